@@ -311,7 +311,7 @@ def _with_digest(report: Report) -> Any:
     """Return the report. A `binary_digest` that is too long is refused."""
     digest = report.binary_digest if isinstance(report, EvaluateReport) else None
     if digest is not None and len(digest) > DIGEST_LENGTH:
-        raise InvalidInput("binary_digest", f"must have {DIGEST_LENGTH} characters, but has {len(digest)}")
+        raise InvalidInput("binary_digest", f"must have at most {DIGEST_LENGTH} characters, but has {len(digest)}")
     return report
 
 

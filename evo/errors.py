@@ -50,7 +50,7 @@ class MissingItem(NotFound):
 
     Args:
         noun: kind of the item, e.g. ``search``.
-        key: the item's number as text.
+        key: the item's number.
     """
 
     def __init__(self, noun: str, key: object, *, request: str = "") -> None:

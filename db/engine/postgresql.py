@@ -95,7 +95,7 @@ class PostgreSQL:
             again = joined(["createdb", "--encoding", "UTF8", "--template", "template0", self._url.database or ""])
             raise EvoError(
                 f"database {self.location}: its encoding is {encoding}, but kernel-evo needs UTF8. Nothing was written "
-                f"to it. Create the database again: `{again}`"
+                f"to it. Drop the database, then create it: `{again}`"
             )
 
     def after_upgrade(self, connection: Connection) -> None:

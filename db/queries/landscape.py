@@ -58,9 +58,10 @@ class Point:
 
 @dataclass(frozen=True, kw_only=True)
 class Counted:
-    """Number of trials with one outcome in one of the equal parts of a search.
+    """Number of trials with one outcome in one part of a search.
 
-    Parts are numbered from 0. `kind` is the outcome, or None for pending trials.
+    The trials, in the order of their numbers, are divided into parts of equal size, which are numbered from 0. `kind`
+    is the outcome, or None for pending trials.
     """
 
     part: int

@@ -56,7 +56,10 @@ ANYTHING = Range(np.asarray(-np.inf), np.asarray(np.inf))
 
 @dataclass(frozen=True)
 class Verdict:
-    """Masks of the elements where a condition can be true, and of those where it can be false."""
+    """Possible truth values of a condition, as two masks over combinations of known values.
+
+    Where both masks are True, the condition is undecided.
+    """
 
     true: Mask
     false: Mask

@@ -252,11 +252,12 @@ class Drawn:
             size = min(2 * size, 1 << 17)
 
     def _pool(self, number: int, groups: tuple[int, ...] = ()) -> Indices:
-        """Return the pool with this number, which seeds its random generator: equal arguments give equal pools.
+        """Return a pool of random valid points. The pool is drawn at the first call.
 
         Args:
-            groups: positions of tunables. If not empty, the pool has points with the largest possible variety of values
-                of these tunables.
+            number: seed of the random generator, so equal arguments give equal pools.
+            groups: positions of tunables. If not empty, the points are chosen so that the values of these tunables vary
+                as much as possible.
         """
         if (number, groups) not in self._pools:
             points, _ = pool(self._plan, self._prefix, number, groups=groups)

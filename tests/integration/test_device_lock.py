@@ -28,7 +28,7 @@ def _own_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("tempfile.tempdir", None)
 
 
-def test_device_lock_of_a_killed_holder_is_acquired_and_the_wait_time_returned(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_device_lock_of_a_killed_holder_is_acquired_and_wait_time_is_returned(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("workers.system.device_lock.BUSY_S", 0.25)
     with subprocess.Popen([sys.executable, "-c", HOLDER], stdout=subprocess.PIPE, text=True) as holder:
         assert holder.stdout is not None

@@ -122,7 +122,7 @@ class Slow:
 
 
 @pytest.mark.parametrize(("restored", "sample_us"), [(0.5, 1_000.0), (0.9, 5_000.0), (0.999, 8_000.0)])
-def test_samples_and_warm_ups_have_a_limited_duration_if_restoring_arguments_is_slow(
+def test_slow_restoring_of_arguments_limits_the_duration_of_samples_and_warm_ups(
     restored: float, sample_us: float
 ) -> None:
     process = Process(10.0, restored=restored)

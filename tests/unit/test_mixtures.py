@@ -200,6 +200,13 @@ def test_outputs_of_integers_or_8_bits_have_a_mixture_without_equal_elements() -
     assert "whole numbers" not in mixtures_with_output(normal(1), "float8_e4m3")
 
 
+def test_row_that_contains_a_zero_gets_no_second_zero() -> None:
+    nominal = normal(1)
+    nominal[:, 5] = 0.0
+    rows = mixtures_with_output(nominal, "int32")["sorted rows and rows of one sign"].inputs["x"]
+    assert ((rows == 0).sum(axis=1) == 1).all()
+
+
 def test_integer_outputs_are_not_expected_for_inputs_with_equal_elements(tmp_path: Path) -> None:
     (tmp_path / "reference.py").write_text(
         "import numpy as np\n\n"

@@ -78,7 +78,7 @@ def test_far_slower_challenger_is_timed_in_the_fewest_rounds() -> None:
     assert [count for count in range(20, 62) if hopeless(own[:count], other[:count], POLICY)] == [30, 40, 50, 60]
 
 
-def test_rounds_of_a_first_champion_end_once_the_speedup_over_baselines_is_precise() -> None:
+def test_first_confirmation_stops_when_the_speedup_over_baselines_is_precise() -> None:
     own, fast, slow = (
         series(0.01)[:30],
         series(0.01, time_us=300.0, seed=1)[:30],

@@ -549,8 +549,16 @@ def test_error_for_a_recorded_config_without_a_tunable_names_the_field() -> None
         (" \n", "tiny", "is empty; copy the file again"),
         (json.dumps([cache()]), "tiny", "is a list with the recording as its only entry; remove the outer brackets"),
         ('[{"configuration": {"A": 1}}]', "tiny", 'put it into an object: {"results": LIST}'),
-        ('{"tune_params": {"A": [1]}, "cache": [{"A": 1}]}', "tiny: cache", "must be an object of results, not [{"),
-        ('{"tune_params": {"A": [1]}, "cache": null}', "tiny: cache", "must be an object of results, not null; write"),
+        (
+            '{"tune_params": {"A": [1]}, "cache": [{"A": 1}]}',
+            "tiny: cache",
+            "must be an object whose values are results, not [{",
+        ),
+        (
+            '{"tune_params": {"A": [1]}, "cache": null}',
+            "tiny: cache",
+            "must be an object whose values are results, not null; write",
+        ),
         ('{"tune_params": {"A": [1]}, "cache": {"1": [1]}}', "tiny: cache['1']", "must be an object of names and"),
     ],
 )

@@ -214,7 +214,7 @@ def test_slot_treats_a_search_with_a_known_id_and_different_terms_as_a_new_searc
     assert scene.performer.performed == 2, "the report on a binary of the earlier search was reused"
 
 
-def test_revoked_lease_does_not_revoke_a_later_lease_with_the_same_id() -> None:
+def test_revoking_a_lease_keeps_a_later_lease_with_the_same_id() -> None:
     first = evaluation(1)
     again = replace(first, token="another")
     held = Held()

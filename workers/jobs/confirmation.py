@@ -160,7 +160,7 @@ class Confirmation:
     def _examined(self, report: ConfirmReport) -> ConfirmReport:
         """Return the report with the results of sanitizers and a profiler.
 
-        They run only if the samples would promote the challenger.
+        They run only if the challenger would be promoted according to its samples.
         """
         runners = self._instruments.runners
         runners.discard()  # end the runners that were prepared for more comparisons

@@ -115,7 +115,7 @@ def ask(child: Child, request: Request, expected: type[R], *, stage: str, limit_
             raise UnfitError(reply.reason)
         case _ if isinstance(reply, expected):
             return reply
-    raise TroubleError(f"the runner answered {reply.kind} instead of {expected.__name__.lower()}")
+    raise TroubleError(f"the runner replied with {reply.kind} instead of {expected.__name__.lower()}")
 
 
 def outcome_of(error: CandidateFault | TroubleError) -> Outcome:

@@ -78,8 +78,8 @@ def search(
         str | None,
         typer.Option(
             metavar="NAME|FILE",
-            help="Search the problems of a suite (zoo, or a TOML file) with one shared budget; with FAMILY, only "
-            "that family's problems.",
+            help="Search all problems of a suite with one shared budget: the built-in suite zoo, or a TOML file. With "
+            "FAMILY, search only that family's problems.",
         ),
     ] = None,
     configs: Annotated[

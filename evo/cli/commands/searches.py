@@ -49,7 +49,7 @@ def searches(
     *,
     state: Annotated[StateName | None, typer.Option(help="List only searches in this state.")] = None,
     limit: Annotated[
-        int, typer.Option(min=1, max=200, metavar="N", help="Maximum number of searches, the latest first.")
+        int, typer.Option(min=1, max=200, metavar="N", help="Maximum number of searches to list; the latest are first.")
     ] = 20,
     where: ServiceRef,
     as_json: Json = False,

@@ -94,7 +94,7 @@ def table(*columns: str, title: str | None = None) -> "Table":
     from rich.table import Table
 
     class Rows(Table):
-        """A table that prints each row as a list of cells if the output is too narrow for the columns."""
+        """A table that prints each row as a list of names and values if the output is too narrow for the columns."""
 
         def add_row(self, *cells: "RenderableType | None", **style: Any) -> None:
             super().add_row(*map(_literal, cells), **style)

@@ -31,7 +31,7 @@ class Decision:
 
 @dataclass(frozen=True, kw_only=True)
 class CalledTime:
-    """Times of a champion's kernel, called through an exported package for PyTorch.
+    """Times of a champion's kernel, called through an exported package for PyTorch, and of PyTorch's function.
 
     Attributes:
         called_us: time in µs of a call of the package's function. This is the kernel's time or, if longer, the time

@@ -106,7 +106,9 @@ class Expression:
 
     @classmethod
     def _corrected(cls, text: str, field: str, scope: Scope) -> str:
-        """Return an expression with quotes around strings and with complete comparisons, after checking it.
+        """Return the expression that the author probably meant, after checking it.
+
+        Strings without quotes get quotes, and ``x == 1 or 2`` becomes ``x in (1, 2)``.
 
         Raises:
             InvalidInput: the expression is not valid.
@@ -232,7 +234,7 @@ class Expression:
         return Expression(text=self.text, field=self.field, names=names, tree=tree)
 
     def bind(self, constants: Mapping[str, Value]) -> "Expression":
-        """Return the expression with the values of constants in place of their names, and constant parts computed."""
+        """Return a copy with constants' values in place of their names, in which constant parts are evaluated."""
         if not self.names.intersection(constants):
             return self
         tree = Binder(constants).visit(copy.deepcopy(self.tree))

@@ -46,7 +46,7 @@ def parse_recording(text: str, name: str) -> Recording:
         recording = read_cache(document, name)
     elif "cache" in document and "results" not in document:
         shown = literal_text(document["cache"], 40)
-        raise InvalidInput(f"{name}: cache", f"must be an object of results, not {shown}; {_EXAMPLE}")
+        raise InvalidInput(f"{name}: cache", f"must be an object whose values are results, not {shown}; {_EXAMPLE}")
     elif isinstance(document.get("results"), list):
         recording = read_results(document, name)
     else:

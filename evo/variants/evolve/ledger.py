@@ -43,7 +43,11 @@ class Ledger:
 
     @property
     def spent_usd(self) -> float:
-        """Cost of all requests in US dollars. A request without an answer counts with its maximum cost."""
+        """Cost of all requests in US dollars.
+
+        A request counts with its maximum cost while its cost is unknown, and with 0 if the provider did not charge for
+        it.
+        """
         return sum(each.usd for each in self.proposals)
 
     def begin(

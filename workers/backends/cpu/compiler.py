@@ -120,7 +120,10 @@ class CCompiler:
         return True
 
     def searched_flags(self, unit: Unit) -> tuple[str, ...]:
-        """Return the unit's header folders as ``-I`` and ``--embed-dir`` flags, followed by the unit's flags."""
+        """Return flags for the unit's header folders, followed by the unit's flags.
+
+        The folders are passed with ``-I`` and, if the compiler supports ``#embed``, with ``--embed-dir``.
+        """
         options = ("-I", "--embed-dir=") if unit.folders and self.embeds else ("-I",)
         return (*(f"{option}{folder}" for option in options for folder in unit.folders), *unit.placed_flags)
 

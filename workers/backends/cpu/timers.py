@@ -199,8 +199,8 @@ class KernelTimer:
 class SetOrders:
     """Random orders in which calls use the buffer sets. Each order contains every set once.
 
-    The two halves of the sets are shuffled separately. At least half of all sets are therefore used between two calls
-    on the same set. This evicts the set from all caches that are smaller than half of the sets.
+    The two halves of the sets are shuffled separately. About half of all sets are therefore used between two calls on
+    the same set. This evicts the set from all caches that are smaller than half of the sets.
     """
 
     def __init__(self, sets: int, rng: np.random.Generator) -> None:

@@ -1,4 +1,4 @@
-"""Operations on device memory. All of them are enqueued on the stream of the kernels, and thus ordered with them."""
+"""Operations on device memory. Fills and copies are enqueued on the kernels' stream, so they run in order with them."""
 
 from typing import Any
 

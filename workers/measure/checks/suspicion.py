@@ -124,8 +124,8 @@ class Suspicion:
 
     Attributes:
         proved: True if the ratio of two times exceeds its limit by more than the noise. This counts only if the times
-            of equal calls vary little.
-        certain: True if the ratio is so large that it counts even if the times of equal calls vary much.
+            of repeated identical calls vary little.
+        certain: True if the ratio is so large that it counts even if the times of these calls vary much.
     """
 
     text: str

@@ -110,7 +110,8 @@ def mixtures(
       about 1; some rows are in ascending order
     - rows with a structure, see `_structured`; some rows equal the row of another input of the same shape
 
-    - if an output contains integers or numbers of 8 bits: rows without equal elements, see `_distinct`
+    - if an output contains integers or numbers of 8 bits: rows that are sorted, of one sign, or contain a zero, without
+      new equal elements (see `_distinct`)
 
     Equal elements may permit several correct values of integer outputs, such as indices (`Mixture.ties`). Whole numbers
     and rows with a structure are omitted if a floating-point output has a dtype of 8 bits, because many results then
@@ -239,10 +240,10 @@ def _add_blocks(rows: NDArray[Any], chosen: NDArray[np.intp], rng: np.random.Gen
 
 
 def _distinct(array: NDArray[Any], dtype: str, rng: np.random.Generator) -> NDArray[Any]:
-    """Return a copy in which rows are ascending, descending, of one sign, or contain a single zero.
+    """Return a copy in which each row is sorted, made non-negative or non-positive, or gets a single zero.
 
-    Elements that differ in the array also differ in the copy, except that opposite numbers may become equal. Only an
-    array with numbers of both signs gets rows of one sign and zeros. No element leaves the range of the array.
+    Different elements of a row stay different, except that opposite numbers may become equal. Only an array with
+    numbers of both signs gets rows of one sign and zeros. No element leaves the range of the array.
     """
     values = decoded(array, dtype).copy()
     rows, known = _rows_in(values), _finite(values.reshape(-1))[1]
@@ -257,7 +258,7 @@ def _distinct(array: NDArray[Any], dtype: str, rng: np.random.Generator) -> NDAr
         positive, negative = np.abs(rows[kinds == 2]), -np.abs(rows[kinds == 3])
         rows[kinds == 2] = np.where(positive > high, rows[kinds == 2], positive)
         rows[kinds == 3] = np.where(negative < low, rows[kinds == 3], negative)
-        zero = np.flatnonzero(kinds == 4)
+        zero = np.flatnonzero((kinds == 4) & (rows != 0).all(axis=1))
         rows[zero, rng.integers(rows.shape[1], size=len(zero))] = 0
     return encoded(values, dtype)
 

@@ -188,7 +188,7 @@ def _half(session: Session, store: Artefacts, trial_id: int, now: datetime) -> H
 
 
 def _comparison(left: Half, right: Half) -> Comparison | None:
-    """Return the comparison of the timings. None if it is one trial, or a trial has no timing or too few samples.
+    """Compare the timings of two trials. None if both are the same trial, or one has no timing or too few samples.
 
     The seed is derived from the trials, so the page shows the same figures every time.
     """

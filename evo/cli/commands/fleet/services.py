@@ -100,7 +100,10 @@ def worker(
         ),
     ] = None,
     kind: Annotated[
-        list[str] | None, typer.Option(metavar="KIND", help="Devices to offer: cpu, cuda or replay; may be repeated.")
+        list[str] | None,
+        typer.Option(
+            metavar="KIND", help="Kind of device to offer, e.g. cpu or cuda; may be repeated. Default: all kinds."
+        ),
     ] = None,
     name: Annotated[
         str | None,

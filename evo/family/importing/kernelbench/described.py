@@ -363,7 +363,7 @@ def _elements(shapes: Shapes) -> int:
 
 
 def _smaller(shapes: Fitted, file: _File) -> dict[str, int]:
-    """Return the fields of a problem with at most `SAMPLE` elements, or with the fewest that the file accepts."""
+    """Return the fields of a problem with at most `SAMPLE` elements, or as few as halving its fields allows."""
     values = dict(shapes.fields)
     while _elements(values_of(shapes.shapes, values)) > SAMPLE:
         for name in sorted(values, key=lambda each: -values[each]):
