@@ -11,7 +11,6 @@ from sqlalchemy import (
     Integer,
     Select,
     case,
-    cast,
     func,
     literal_column,
     or_,
@@ -47,7 +46,7 @@ the number of trials."""
 
 @dataclass(frozen=True, kw_only=True)
 class Point:
-    """A measured trial. `time_us` is its quick time."""
+    """A measured or estimated trial. `time_us` is its quick time."""
 
     number: int
     time_us: float
@@ -159,13 +158,17 @@ class Landscape:
         return [(number, time_us or 0.0) for number, time_us in self.session.execute(query)]
 
     def even(self, most: int) -> list[Point]:
-        """Return about `most` measured trials, evenly spaced over the search, sorted by number."""
+        """Return at most `most` measured or estimated trials, evenly spaced over the search, sorted by number.
+
+        Trials whose kernel a confirmation found invalid are left out.
+        """
         return self._points(self._read().where(self._even(most)).order_by(TrialRow.number))
 
     def fastest(self, most: int) -> list[Point]:
         """Return the `most` trials with the shortest quick times, fastest first.
 
-        Confirmed trials are read separately, because the index contains their confirmed times.
+        Trials whose kernel a confirmation found invalid are left out. Confirmed trials are read separately, because the
+        index contains their confirmed times.
         """
         quick = self._read().where(TrialRow.quick_us.is_(None)).order_by(TrialRow.time_us, TrialRow.number)
         confirmed = self._read().where(TrialRow.quick_us.is_not(None))
@@ -175,8 +178,9 @@ class Landscape:
     def weighed(self, most: int, *, joint: bool) -> list[tuple[int, float, float]]:
         """Return (trial number, first value, second value) of the trials to draw, sorted by number.
 
-        The trials are the Pareto front, the confirmed trials, the `most` other trials with the lowest first value, and
-        the `most` other trials with the lowest second value. All values come from quick samples (see `front`).
+        The trials are the Pareto front, all confirmed trials, the `most` unconfirmed trials with the lowest first
+        value, and the `most` unconfirmed trials with the lowest second value. All values come from quick samples (see
+        `front`).
 
         Args:
             joint: True if the values are the costs by both objectives, False if they are the time in µs and the cost.
@@ -214,7 +218,8 @@ class Landscape:
     def ended(self, most: int) -> list[End]:
         """Return ended trials, sorted by number.
 
-        If there are more than `most`, return the fastest trials and an evenly spaced sample.
+        If more than `most` trials were proposed, return only the ``most // 2`` fastest trials and an evenly spaced
+        sample, together at most `most` trials.
         """
         columns = (
             TrialRow.number,
@@ -236,11 +241,11 @@ class Landscape:
         return [found[number] for number in sorted(found)]
 
     def outcomes(self, parts: int) -> list[Counted]:
-        """Count the trials by outcome in each of `parts` equal parts of the search.
+        """Count the trials by outcome in each of `parts` parts of the search.
 
-        A part contains trials with consecutive numbers. The query finds the row id of the first trial of each part, and
-        assigns trials to parts by row id. Row ids increase with the numbers, and the index of outcomes contains them.
-        Grouping by number would read every trial.
+        A part contains trials with consecutive numbers, and all parts have about the same size. The query finds the row
+        id of the first trial of each part, and assigns trials to parts by row id. Row ids increase with the numbers,
+        and the index of outcomes contains them. Grouping by number would read every trial.
         """
         asked = self.extent()
         begins = [-(-index * asked // parts) for index in range(1, parts)]
@@ -363,8 +368,8 @@ def _part(bounds: Sequence[int], first: int) -> ColumnElement[int]:
     """Return SQL for the index of the part that contains a trial: a binary search over the row ids `bounds`.
 
     Args:
-        bounds: row ids at which the parts begin.
-        first: index of the first of these parts.
+        bounds: row ids of the first trial of each part except the first part, in ascending order.
+        first: index of the first part.
     """
     if not bounds:
         return literal_column(str(first), Integer)
@@ -384,15 +389,16 @@ class Trends:
         self.session = session
 
     def lows(self, searches: Collection[int], points: int) -> dict[int, Points]:
-        """Return, by search id, the least quick cost in each of `points` equal parts of the search's trials.
+        """Return, by search id, the least quick cost in each of `points` parts of the search.
 
-        Each cost is paired with the last trial number of its part. Parts without a cost are left out. Quick costs are
-        also used for confirmed trials, because confirmed costs are not comparable with quick costs.
+        A part contains trials with consecutive numbers, and all parts of a search have about the same size. Each cost
+        is paired with the number of the last trial of the part that has a cost. Parts without a cost are left out.
+        Quick costs are also used for confirmed trials, because confirmed costs are not comparable with quick costs.
         """
         mine, ranked = TrialRow.search_id.in_(searches), TrialRow.cost.is_not(None)
         ends = select(TrialRow.search_id, (func.max(TrialRow.number) + 1).label("count")).where(mine)
         sizes = ends.group_by(TrialRow.search_id).subquery()
-        part = cast(TrialRow.number * points / sizes.c.count, Integer).label("part")
+        part = (TrialRow.number * points // sizes.c.count).label("part")  # PostgreSQL would round a quotient
         confirmed = select(TrialRow.search_id, TrialRow.number).where(mine, TrialRow.quick_us.is_not(None))
         quick = (
             select(TrialRow.search_id, part, func.max(TrialRow.number), func.min(TrialRow.cost))

@@ -9,7 +9,7 @@ from sqlalchemy import select
 
 from api.web.pages.evidence.sheet import bundle_of
 from db.models import AttemptRow
-from db.queries.landscape import Landscape
+from db.queries.landscape import Landscape, Trends
 from db.queries.leaderboard import Leaderboard
 from db.repositories.artefacts import Artefacts
 from db.repositories.champions import Champions
@@ -100,3 +100,20 @@ def test_ended_trials_are_sampled_and_stage_durations_are_summed_by_job_kind(sta
     assert kinds["evaluate"][0] == 14
     assert round(kinds["evaluate"][1].compile_s, 6) == 0.014
     assert kinds["baseline"] == (1, Stages(overhead_s=0.0))
+
+
+def test_lists_of_searches_divide_the_trials_into_equal_parts(stage: Stage) -> None:
+    search = played(stage)
+    parts: dict[int, list[tuple[int, float]]] = {}
+    for trial in stage.trials(search):
+        us = trial.quick_us or trial.time_us
+        if us is not None:
+            parts.setdefault(trial.number * 4 // 14, []).append((trial.number, us))
+    with stage.database.read() as session:
+        lows = Trends(session).lows([search], 4)[search]
+    assert (
+        [number for number, _ in lows]
+        == [max(number for number, _ in part) for part in parts.values()]
+        == [2, 6, 10, 13]
+    )
+    assert [us for _, us in lows] == pytest.approx([min(us for _, us in part) for part in parts.values()])

@@ -70,7 +70,7 @@ class Tools:
     def result(self, search: int, variant: int, wait_s: float = 0.0) -> str:
         """Return the state of a variant, its best config and time, and the reasons why trials failed.
 
-        The tool waits up to `wait_s` seconds for the variant's trials to end.
+        The tool waits up to `wait_s` seconds, and at most 600, for the variant's trials to end.
         """
         deadline = time.monotonic() + min(wait_s, LONGEST_WAIT_S)
         view = self._service().variant(search, variant)

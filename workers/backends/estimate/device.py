@@ -45,6 +45,9 @@ class EstimateDriver:
     def sanitizer(self) -> None:
         """Return None, because no kernel runs."""
 
+    def profiler(self) -> None:
+        """Return None, because no kernel runs."""
+
     def open(self, device: Device, objective: Objective, folder: Path) -> NoReturn:
         raise Conflict("kernels are not run for estimates; choose another --device to measure times")
 
