@@ -57,7 +57,7 @@ Name = Annotated[str, Field(min_length=1, max_length=200), AfterValidator(_on_on
 WorkerId = Annotated[Name, AfterValidator(partial(refuse_unaddressable, "worker_id"))]
 DeviceId = Annotated[Name, AfterValidator(partial(refuse_unaddressable, "device_uuid"))]
 MAX_NAMES, MAX_PROBLEM, MAX_DEVICES = 200, 10_000, 256
-"""Maximum numbers of names per object, characters per problem, and devices per worker."""
+"""Maximum numbers of names per object, of characters of a problem in text form, and of devices per worker."""
 
 
 GivenConfig: TypeAlias = Annotated[dict[Name, OneValue], Field(max_length=MAX_NAMES)]
@@ -148,9 +148,9 @@ Incarnation: TypeAlias = Annotated[str, Field(min_length=1, max_length=64)]
 class WorkerBody(Body):
     """A worker to register.
 
-    `name` is shown to people. The default is the name of the worker's token, or its host if it has no token.
-    `incarnation` is the id of the worker's process. After the registration, requests of earlier processes of the worker
-    are refused (409).
+    `name` is shown to people. By default, it is the name of the token in the request if `worker` is the token's only
+    role, else `host`. `incarnation` is the id of the worker's process. After the registration, requests of earlier
+    processes of the worker are refused (409).
     """
 
     name: Name | None = None
@@ -162,8 +162,8 @@ class WorkerBody(Body):
 class WarmStart(Body):
     """Configs that were fast in other measurements, best first.
 
-    `source` describes the measurements. Missing tunables get their default values. Configs outside the space are not
-    used, and their number is reported.
+    `source` describes the measurements. Missing tunables get their default values. At most 20 configs are used. Configs
+    outside the space are not used. The search reports the numbers of used and unused configs.
     """
 
     EXAMPLE = {"source": "notes", "configs": [{"BLOCK": 64}]}
@@ -199,6 +199,8 @@ class SearchRequest(Body):
     `device` is ``auto``, a device kind or a device model. `device_uuid` restricts the search to one device. `policy` is
     the name of a policy, or an object with fields that override those of the policy `base` (``default`` if `base` is
     omitted). Either `family` or `family_digest` selects the family. `family` is a name, and selects the latest version.
+    If `from_default` is true, the search starts with the default config instead of champions, the family's start
+    configs and predicted configs.
     """
 
     EXAMPLE = {"family": "sdpa"}
@@ -243,9 +245,9 @@ class VariantBody(Body):
 
     `document` may contain `name`, `author`, `idea`, and keys of the table ``[cpu]``, ``[cuda]`` or ``[triton]`` of a
     family: `template` or `source`, `entry`, `tunables`, `constraints`, `launch` and others. Missing keys are taken from
-    the first parent. `parents` are numbers of variants. Number 0 is the family's own implementation. `trials` is
-    the maximum number of trials; null if there is no such limit. `proposal` is the number of the proposal from which
-    the variant was made, or null.
+    the first parent. `parents` are numbers of variants. Number 0 is the family's own implementation. `trials` is the
+    maximum number of trials of the variant. If it is null, the limit on trials in the budget of the search applies.
+    `proposal` is the number of the proposal from which the variant was made, or null.
     """
 
     document: dict[str, Any] = Field(default_factory=dict, max_length=MAX_NAMES)
@@ -266,9 +268,10 @@ class SearchPatch(Body):
 class LeaseRequest(Body):
     """Request for jobs for one slot of a worker.
 
-    `holding` lists the attempts that the worker holds. Granted leases that are missing from the list did not reach the
-    worker, and are sent again. Without the list, no lease is sent again. `unable` lists searches whose jobs the worker
-    cannot execute, for example because its copy of the family differs. `incarnation` is the id of the worker's process.
+    `holding` lists the attempts that the worker holds. Leases of this slot that are missing from the list did not reach
+    the worker, and are sent again. Without the list, no lease is sent again. `unable` lists searches whose jobs the
+    worker cannot execute, for example because its copy of the family differs. `incarnation` is the id of the worker's
+    process.
     """
 
     worker_id: str

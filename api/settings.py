@@ -49,8 +49,8 @@ class Settings(BaseSettings):
             number.
         public_url: URL of the service for people and workers, e.g. ``https://tools.example.org/evo`` behind a proxy.
             If None, the addresses in requests determine it.
-        trusted_proxies: addresses and networks of proxies, separated by commas, whose X-Forwarded-For, -Host, -Port and
-            -Proto headers are trusted. ``*`` trusts all addresses.
+        trusted_proxies: addresses and networks of proxies, separated by commas, whose forwarding headers
+            (``X-Forwarded-…`` and ``Forwarded``) are trusted. ``*`` trusts all addresses.
         allow_variants: True to accept variants (kernel sources that workers compile and run in confined processes) from
             callers with the role ``author``.
         allow_family_upload: True to accept ZIP files of families (code that workers run) from callers with the role
@@ -58,10 +58,12 @@ class Settings(BaseSettings):
         webhook_secret: secret for signing the messages of webhooks that have no secret of their own. If None, such
             webhooks are refused.
         webhook_private: True to allow webhook URLs with private addresses.
-        keep_days: days after which ended searches are deleted, except data that champions need. If None, searches are
-            never deleted.
-        artefact_limit_gb: maximum size of all artefacts together. Artefacts that champions need are always kept. If
-            None, there is no limit.
+        keep_days: days after which ended searches, and unused family versions except the latest, are deleted. Archived
+            searches and data that champions need are kept. If None, searches and families are never deleted. Workers
+            that send no requests, and expired or revoked tokens, are deleted after `keep_days`, at the latest after 30
+            days.
+        artefact_limit_gb: maximum size of all artefacts together. Artefacts that champions or families need, and recent
+            artefacts, are always kept. If None, there is no limit.
         log_format: ``console`` for people, or ``json`` for programs. Both are written to standard error.
     """
 

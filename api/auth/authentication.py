@@ -91,7 +91,7 @@ class Gate:
         return None if len(secret) > LONGEST_SECRET else self._remembered("session", secret)
 
     def lately(self, kind: str, secret: str) -> Caller | None:
-        """Return the cached caller of a token or session, or None if the database must be read."""
+        """Return the cached caller of a token or session, or None if no valid caller is cached."""
         with self._lock:
             at_s, caller = self._known.get((kind, secret), (None, None))
         return caller if at_s is not None and time.monotonic() - at_s < KEPT_S else None
@@ -102,7 +102,7 @@ class Gate:
             return self._known.get((kind, secret), (0.0, None))[1]
 
     def forget(self) -> None:
-        """Clear the cache. Call this after issuing or revoking a token."""
+        """Clear the cache. Call this after a token was rotated, exchanged or revoked, and after a session was ended."""
         with self._lock:
             self._known.clear()
             self._asked_s = None

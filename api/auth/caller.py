@@ -17,8 +17,8 @@ class Caller:
         roles: all roles of the caller, including roles that another role implies.
         token_id: id of the token. None if the caller uses no token, or uses the key of the local database.
         worker_id: id of the only worker for which the token may act. None if the token is not bound to a worker.
-        csrf: CSRF token, which the caller's requests must contain to change data. None if the caller sent no session
-            cookie.
+        csrf: CSRF token, which the caller's requests must contain to change data. None if the caller was not identified
+            by a session cookie.
     """
 
     name: str
@@ -33,7 +33,7 @@ class Caller:
 
     @property
     def unbound(self) -> bool:
-        """Return True if the caller has a token that is not bound to a worker."""
+        """True if the caller has a token that is not bound to a worker."""
         return self.token_id is not None and self.worker_id is None
 
     def speak_for(self, worker_id: str) -> None:

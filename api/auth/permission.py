@@ -19,8 +19,8 @@ PUBLIC: Rule = frozenset()
 """Rule of routes that are open to all callers, even without sign-in. Such routes neither reveal nor change data."""
 
 REGISTERING = "PUT"
-"""HTTP method of a worker's registration. Of the routes of one worker, a worker token that is not bound to a worker may
-call only this one. The token is then bound to the worker."""
+"""HTTP method of a worker's registration. A worker token that is not bound to a worker may call no other route of a
+worker. The registration binds the token to the worker."""
 
 _MARK = "__access_rule__"
 
@@ -61,7 +61,8 @@ def rules(app: FastAPI) -> Iterator[tuple[str, str, Rule | None]]:
 async def authorise(request: Request) -> None:
     """Refuse callers that have none of the route's roles. A route without a rule refuses all callers.
 
-    Also check that a worker token belongs to the worker in the path, and check the CSRF token.
+    Public routes refuse no caller. Also check that a worker token belongs to the worker in the path, that the path and
+    the query contain only text that can be stored, and that the CSRF token is valid.
     """
     rule = rule_of(request.scope.get("endpoint"))
     if rule is None:

@@ -34,7 +34,7 @@ class ServerEvent:
     """One server-sent event in serialised form.
 
     Attributes:
-        place: position in the event log, after which a client that has received this event continues.
+        place: position in the event log. A client that has received this event continues after this position.
         name: ``trial``, ``search``, ``worker``, or ``deleted`` for a deleted search.
         search_id: id of the search to which the event belongs. None if the event belongs to a worker.
     """

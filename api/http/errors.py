@@ -180,7 +180,7 @@ class Explained:
 
     Such errors do not reach the exception handlers of the application. Starlette would answer them outside all
     middleware, without request id, security headers and metrics. It would then close the connection, so that the next
-    request of the client fails.
+    request of the client fails. Requests that are cancelled because the service stops get status 503.
     """
 
     def __init__(self, app: ASGIApp) -> None:
@@ -320,7 +320,10 @@ def _sent(error: Mapping[str, Any], body: object) -> tuple[int | str, ...]:
 
 
 def _with_meant_field(wrong: dict[str, str], request: Request) -> dict[str, str]:
-    """Add the name of the most similar known field to the error about an unknown field, if there is one."""
+    """Add the most similar known field to an error about an unknown field. Other errors are returned unchanged.
+
+    An error is also returned unchanged if no known field is similar.
+    """
     body = getattr(request.scope.get("route"), "body_field", None)
     model: Any = getattr(getattr(body, "field_info", None), "annotation", None)
     if wrong["reason"] != NO_FIELD or not hasattr(model, "model_fields"):
@@ -353,9 +356,10 @@ def wrong_fields(errors: Iterable[Mapping[str, Any]], body: object = None) -> li
 
 
 def _relevant(errors: Iterable[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
-    """Return the errors that concern the client's input.
+    """Return the errors without those of object types that the client did not mean.
 
-    If a field accepts several kinds of objects, only the errors for the `kind` in the request are returned.
+    If a field accepts several object types, Pydantic returns the errors for each type. Errors of a type whose `kind`
+    differs from the `kind` in the request are left out. If no error is left, all errors are returned.
     """
     found = list(errors)
     others = {each["loc"][:-1] for each in found if each["type"] == "literal_error" and each["loc"][-1] == "kind"}

@@ -1,9 +1,9 @@
 """Entity tags of resources.
 
-A tag has one or two parts: ``"DECIDED"`` or ``"DECIDED.SHOWN"``. The first part changes when users change the resource.
-The second part changes when the returned data change. ``If-Match`` protects users' decisions from concurrent changes.
-It compares only the first part, so trials that end in the meantime cause no conflict. ``If-None-Match`` avoids sending
-unchanged data again, and compares the whole tag.
+A tag has one or two parts: ``"DECIDED"`` or ``"DECIDED.SHOWN"``. The first part changes when the state of the resource
+changes, or when users change the resource. The second part changes when the returned data change. ``If-Match`` protects
+users' decisions from concurrent changes. It compares only the first part, so trials that end in the meantime cause no
+conflict. ``If-None-Match`` avoids sending unchanged data again, and compares the whole tag.
 """
 
 import hashlib
@@ -71,7 +71,7 @@ def require(if_match: str | None, current: str) -> None:
 
 
 def _decided(tag: str) -> str:
-    """Return the first part of an entity tag, in quotes. It changes when users change the resource."""
+    """Return the first part of an entity tag, in quotes."""
     first, dot, _ = tag.strip().removeprefix("W/").partition(".")
     return f'{first}"' if dot else first
 

@@ -50,7 +50,7 @@ async def known_to_route(request: Request) -> None:
 
 
 def parameters(route: APIRoute) -> dict[str, bool]:
-    """Return the query parameters of a route and its dependencies by name: True if a parameter may be repeated."""
+    """Return whether each query parameter of a route and its dependencies may be repeated, by name."""
     return dict(_parameters_of(route.dependant))
 
 

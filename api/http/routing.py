@@ -45,9 +45,10 @@ class _Common(TypedDict):
 
 
 async def enter(request: Request) -> None:
-    """Check access rights, CSRF token and query parameters of a request.
+    """Check the access rights and the CSRF token of a request, and refuse repeated query parameters.
 
-    All checks are in one dependency, because each dependency costs time per request.
+    Also store the ids in the path for the log lines, and the route for the metrics. All checks are in one dependency,
+    because each dependency costs time per request.
     """
     bind_ids(request)
     note_route(request)

@@ -118,7 +118,8 @@ class Collector:
     def run(self) -> None:
         """Delete expired rows, and the searches and artefacts that exceed the limits in the settings.
 
-        If a step fails, the remaining steps still run, unless the database is unavailable.
+        After the clock jumped ahead, nothing is deleted by age for an hour; the limit on the size of artefacts still
+        applies. If a step fails, the remaining steps still run, unless the database is unavailable.
 
         Raises:
             StoreUnavailable: the database is unavailable. The remaining steps did not run.
@@ -189,9 +190,10 @@ class Collector:
         return _sum(old, artefacts)
 
     def _old(self, before: datetime, dry_run: bool) -> Collected:
-        """Delete data older than `before`, or only count it with `dry_run`. Return the numbers of items.
+        """Delete data older than `before`: searches, workers, tokens and families that are no longer used.
 
-        Families are deleted after the searches that used them.
+        Return the numbers of deleted items. With `dry_run`, the items are only counted. Families are deleted last,
+        because only families without searches can be deleted.
         """
         searches = self._searches(before, dry_run)
         workers = self._workers(before, dry_run=dry_run)
@@ -200,7 +202,7 @@ class Collector:
         return _sum(searches, workers, families)
 
     def _strays(self, now: datetime) -> int:
-        """Delete stored artefact files without a database row, and return their number.
+        """Delete artefact files that are older than `YOUNG` and have no database row, and return their number.
 
         The method lists all files, which is slow. It therefore runs at most once a day; other calls return 0.
         """
@@ -213,9 +215,8 @@ class Collector:
     def _searches(self, before: datetime, dry_run: bool) -> Collected:
         """Delete searches that ended before `before`, and return the numbers of deleted items.
 
-        With `dry_run`, the items are only counted.
-
-        The transactions are small, so that other writers do not wait long.
+        Archived searches are kept, and so is the data that champions need. With `dry_run`, the items are only counted.
+        Otherwise, each transaction deletes at most `SEARCHES_AT_ONCE` searches, so that other writers do not wait long.
         """
         collected, failed = Collected(), set[int]()
         while True:

@@ -81,7 +81,7 @@ async def _stream(
 ) -> AsyncIterator[ServerSentEvent]:
     """Yield events until the stream reaches its maximum duration or the database is unavailable.
 
-    The client then reconnects and misses no event.
+    The client then reconnects and continues after the last event that it received.
 
     Args:
         position: position of the last event that the client received. None if the client wants only future events.
@@ -114,9 +114,11 @@ async def _events(
 def _begin(
     service: Service, position: EventPosition | None, search_id: int | None
 ) -> tuple[EventPosition, bool, Sequence[ServerEvent]]:
-    """Return the start position, True if the client missed deleted events, and one event per search with its state.
+    """Return the start position, whether the client missed events, and one event with the state of each search.
 
-    These searches are the search `search_id` or, if it is None, all unfinished searches.
+    The client missed events if events after its position were deleted from the log. The stream then starts at the end
+    of the log. If `search_id` is None, the states of all unfinished searches are returned, else only that of the search
+    `search_id`.
     """
     with service.database.read() as session:
         events = Events(session)

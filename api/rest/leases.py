@@ -91,10 +91,10 @@ def _take(body: Results, service: Service) -> list[Answer]:
 
 
 def _with_lacking(service: Service, deliveries: Sequence[Delivery], answers: Sequence[Answer]) -> list[Answer]:
-    """Add to each response the digests of the artefacts that the report names but the service does not have.
+    """Add to the response to each accepted report the digests of its artefacts that the service does not have.
 
-    A worker uploads an artefact only once. The service may have deleted the artefact since then, or lost it when a
-    backup was restored.
+    Repeated reports are treated like accepted ones. The age of artefacts older than `STALE` is reset. A worker uploads
+    an artefact only once. The service may have deleted the artefact since then, or lost it when a backup was restored.
     """
     taken = [answer.status in {"accepted", "repeated"} for answer in answers]
     named = [_artefacts(each.report) if ok else set() for each, ok in zip(deliveries, taken, strict=True)]

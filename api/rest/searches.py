@@ -94,7 +94,7 @@ def resume_search(search_id: Id, service: ServiceDep, if_match: IfMatch = None) 
 @router.post("/{search_id}/stop")
 @allow("submitter")
 def stop_search(search_id: Id, service: ServiceDep, if_match: IfMatch = None) -> SearchView:
-    """Stop a search. It proposes no more trials, lets running jobs end, confirms the best trial, and finishes."""
+    """Stop a search. It proposes no more trials, lets running jobs end, confirms its best trials, and finishes."""
     return _commanded(service, search_id, "stop", if_match)
 
 

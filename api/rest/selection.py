@@ -56,12 +56,11 @@ def selection_of(
 
 
 def fitting(order: Order, cursor: tuple[Value | None, int, int, int] | None) -> PagePosition | None:
-    """Return the position in a cursor, after checking that the cursor belongs to a list with this order.
-
-    The result is None if the cursor is None.
+    """Return the position in a cursor, or None if the cursor is None.
 
     Raises:
-        InvalidInput: the cursor comes from a list with a different order.
+        InvalidInput: the cursor comes from a list with a different order, because the type of its sort value is not
+            the type of this order's sort values.
     """
     if cursor is None:
         return None

@@ -23,7 +23,7 @@ PROMETHEUS = "text/plain; version=0.0.4; charset=utf-8"
 
 
 class Collection(Body):
-    """Limits on stored data: the age of ended searches in days, and the total size of all artefacts in GB.
+    """Limits on stored data: the age of old data in days, and the total size of all artefacts in GB.
 
     null means no limit. With `dry_run`, the data is only counted.
     """
@@ -36,7 +36,11 @@ class Collection(Body):
 @router.post("/collect")
 @allow("admin")
 def collect(body: Collection, service: ServiceDep) -> Collected:
-    """Delete old ended searches, and the oldest artefacts beyond a total size. Data that champions need is kept."""
+    """Delete old data, and the oldest artefacts beyond a total size.
+
+    Old data are ended searches, workers that send no requests, expired or revoked tokens, and unused family versions
+    except the latest. Archived searches and data that champions need are kept.
+    """
     return service.collector.collect(
         keep_days=body.keep_days, artefact_limit_gb=body.artefact_limit_gb, dry_run=body.dry_run
     )

@@ -41,9 +41,10 @@ FORMULA = ("=", "+", "-", "@", "\t", "\r")
 def as_csv(tunables: Sequence[Tunable], trials: Iterable[TrialView]) -> Iterator[str]:
     """Yield a header line, and a line for each trial.
 
-    `time_us` is the confirmed time if there is one, else the quick time. `source` states which: ``confirmed`` or
-    ``quick``. `low_us` and `high_us` are the limits of the 95 % confidence interval for this time. `quick_us` is always
-    the quick time. Estimated times are only in `estimate_us`.
+    `time_us` is the confirmed time if there is one, else the quick time. `low_us` and `high_us` are the limits of the
+    95 % confidence interval for this time. `quick_us` is always the quick time. Estimated times are only in
+    `estimate_us`. `source` is the source of the time, e.g. ``quick``, ``confirmed`` or ``estimated``. Cells without a
+    value are empty.
     """
     names = [tunable.name for tunable in tunables]
     yield _line([*BEFORE, *names, *AFTER])

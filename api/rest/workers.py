@@ -65,7 +65,10 @@ def register_worker(worker_id: WorkerId, body: WorkerBody, service: ServiceDep) 
 
 
 def _usual_name(body: WorkerBody) -> str:
-    """Return the default name of a worker: the name of its token if it joined, else the name of its host."""
+    """Return the default name of a worker.
+
+    This is the name of the worker's token if `worker` is the token's only role, else the worker's host.
+    """
     who = caller()
     return who.name if who.token_id is not None and who.roles == {"worker"} else body.host
 

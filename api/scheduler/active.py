@@ -25,7 +25,8 @@ from evo.trial.timing import Timing
 
 Clock = Callable[[], datetime]
 Lost = Callable[[], float]
-"""Function that returns the total seconds in which this process did not run (`api.scheduler.interruptions`)."""
+"""Function that returns the total seconds in which this process did not run (`api.scheduler.interruptions`). The result
+is negative if the clock was set back."""
 
 
 def nothing_lost() -> float:
@@ -63,10 +64,10 @@ class ActiveSearch:
         has_queued: False if no queued job can exist, so that the database need not be read.
         revision: revision of the search's row at the last update of this object.
         confirming: True if a confirmation was queued or leased at the last check.
-        unbeaten: numbers of the best trials at the last check if all of them were too slow to challenge the champion,
-            else None.
-        challenge_from_s: running time of the search in seconds at which the budget permits the next confirmation. 0 if
-            unknown.
+        unbeaten: numbers of the best trials at the last check that found no trial to challenge the champion. None
+            before the first such check.
+        challenge_from_s: running time of the search in seconds from which `Policy.confirming_share` permits the next
+            confirmation. 0 if unknown.
     """
 
     def __init__(self, row: SearchRow, search: Search, lost_s: Lost = nothing_lost) -> None:
@@ -167,12 +168,12 @@ class ActiveSearch:
 
     @property
     def is_timed(self) -> bool:
-        """True in the states in which the clock of the running time runs."""
+        """True if the search has started and is running or stopping, so that its running time is counted."""
         return self.started and self.state in {"running", "stopping"}
 
     @property
     def waits_for_device(self) -> bool:
-        """True while the clock of the running time is stopped, because other processes hold the devices."""
+        """True while the running time is not counted, because other processes hold the devices of the search."""
         return self.is_timed and self._active_since is None
 
     def enter(self, row: SearchRow, state: State, now: datetime) -> None:

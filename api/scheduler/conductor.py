@@ -88,9 +88,10 @@ class Conductor:
         database.signals.subscribe(lambda topic: on_work() if topic == WORK else None)
 
     def start(self) -> None:
-        """Resume every unfinished search. Time in which no service ran does not count as running time.
+        """Resume every unfinished search.
 
-        Workers could not send heartbeats during that time, so each lease gets its full duration again.
+        If no other service process uses the database, no service ran before this call. That time does not count as
+        running time. Workers could not send heartbeats, so each lease gets its full duration again.
         """
         now = self.clock()
         with self.database.write() as session:
@@ -174,7 +175,7 @@ class Conductor:
         note: str | None = None,
         incarnation: str | None = None,
     ) -> HeartbeatReply:
-        """Renew the leases of a worker and store its status.
+        """Renew a worker's leases of `attempts`, and store the worker's status.
 
         The reply lists the leases that the worker must drop, and its quarantined devices. It also states whether the
         worker must not request more work.
@@ -221,8 +222,9 @@ class Conductor:
         searches.
 
         Args:
-            holding: ids of the attempts that the worker holds. If the database contains more leases of the worker, the
-                worker did not receive them, and they are returned first. If None, none is returned again.
+            holding: ids of the attempts that the worker holds. If the database contains further leases of the device,
+                the worker did not receive these leases, and they are returned first. If None, no lease is returned
+                again.
             unable: ids of searches whose jobs the worker cannot execute.
 
         Raises:
@@ -255,8 +257,8 @@ class Conductor:
         """End a lease that a worker returns. The job is queued again.
 
         Args:
-            unfit: True if the worker cannot execute any job of the search. The search shows the reason until a worker
-                has executed one of its jobs.
+            unfit: True if the worker cannot execute any job of the search. The search then shows `reason` until one of
+                its jobs is leased or executed.
         """
         with self.database.read() as session:
             search_id = Leases(session).attempt(attempt_id, token).job.search_id

@@ -64,8 +64,10 @@ def follow(transaction: SearchTransaction, now: datetime) -> None:
 def advance(transaction: SearchTransaction, now: datetime) -> None:
     """Take the next steps of a search, if any are due. The function may be called at any time and repeatedly.
 
-    A running search whose budget is used up stops proposing. A stopping search without pending trials lets its best
-    trials challenge the incumbent one after another, and then finishes. An ablation ends with its last job.
+    A running search stops proposing when its budget is used up, or when it tunes a variant that repeats earlier
+    binaries. It fails if no trial can succeed. Otherwise, its best trials may challenge the incumbent. A stopping
+    search without pending trials lets its best trials challenge the incumbent one after another, and then finishes. An
+    ablation ends with its last job.
     """
     active = transaction.active
     if active.waits_for_device:
@@ -89,9 +91,10 @@ def advance(transaction: SearchTransaction, now: datetime) -> None:
 
 
 def adjust_clock(transaction: SearchTransaction, now: datetime) -> None:
-    """Stop the clock of the running time while other processes hold all devices that have jobs of the search.
+    """Stop the clock of the running time while the search waits for its devices, and start it again afterwards.
 
-    Start the clock again once a device works for the search, or no device has a job of it.
+    A search waits if at least one device has a job of the search, and other processes on the workers' machines hold all
+    of these devices.
     """
     active = transaction.active
     waits = active.is_timed and Leases(transaction.session).waits_for_device(active.id)
@@ -253,8 +256,9 @@ def _time_here_us(active: ActiveSearch, champion: ChampionRow) -> float | None:
 def _why_none(transaction: SearchTransaction, to_beat: ChallengeLimit) -> str | None:
     """Return the reason why no trial challenges the champion, or None if users need no reason.
 
-    Users need no reason in three cases: the best trial was a challenger, the search measured only the champion's own
-    config, or earlier challengers failed and the best trial looks no better than the champion.
+    Trials with the champion's own kernel are not considered. Users need no reason in three cases: there are no other
+    trials, the best trial was a challenger, or there were challengers and the best trial looks no better than the
+    champion.
     """
     search = transaction.active.search
     _, _, challenged = search.events
@@ -268,10 +272,11 @@ def _why_none(transaction: SearchTransaction, to_beat: ChallengeLimit) -> str | 
 
 
 def _affordable(transaction: SearchTransaction, now: datetime) -> bool:
-    """Return True if one more confirmation would stay within the share of the budget for confirmations.
+    """Return True if one more confirmation fits in the share of the running time that confirmations may take.
 
-    The next confirmation is assumed to take as long as the longest confirmation so far. If there is none, it is assumed
-    to take `Policy.confirm_processes` times as long as timing the baselines. Also updates `challenge_from_s`.
+    `Policy.confirming_share` is this share. The next confirmation is assumed to take as long as the longest
+    confirmation so far. If there is none, it is assumed to take `Policy.confirm_processes` times as long as timing the
+    baselines. Also updates `challenge_from_s`.
     """
     active = transaction.active
     spent_s = Leases(transaction.session).confirming_s(active.id)
@@ -285,8 +290,9 @@ def _affordable(transaction: SearchTransaction, now: datetime) -> bool:
 def _may_challenge(active: ActiveSearch, now: datetime, *, ended: bool) -> bool:
     """Return True if a challenge may be due, without reading the incumbent from the database.
 
-    While a search runs, no challenge is due if the budget permits no confirmation, or if the best trials have not
-    changed since the last check found them too slow. Estimates never challenge, because they are not measurements.
+    While a search runs, no challenge is due in three cases: a confirmation is open, `Policy.confirming_share` permits
+    no confirmation yet, or the best trials have not changed since the last check found them too slow. Estimates never
+    challenge, because they are not measurements.
     """
     if active.terms.device.runs == "nothing":
         return False
@@ -296,7 +302,7 @@ def _may_challenge(active: ActiveSearch, now: datetime, *, ended: bool) -> bool:
 
 
 def _best(active: ActiveSearch) -> tuple[int, ...]:
-    """Return the numbers of the best trials: the maximum number of challengers, plus one that may be the incumbent."""
+    """Return the numbers of the best `Policy.challengers` + 1 trials. One of these trials may be the incumbent."""
     return tuple(trial.number for trial in active.search.history.kernels(active.search.policy.challengers + 1))
 
 
@@ -310,10 +316,10 @@ def finish(transaction: SearchTransaction, now: datetime) -> None:
 
 
 def change_state(transaction: SearchTransaction, command: Command, now: datetime, *, reason: str | None = None) -> None:
-    """Apply a command to the state of a search. If the search ends, cancel its open leases and pending trials.
+    """Apply a command to the state of a search. If the search ends, cancel its open jobs and pending trials.
 
     Args:
-        reason: reason why the search stops or ends. If None, the stored reason is kept.
+        reason: reason why the search stops or ends. If None, or if an ablation ends, the stored reason is kept.
 
     Raises:
         Conflict: the current state does not allow the command.

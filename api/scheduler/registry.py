@@ -55,7 +55,8 @@ class Registry:
         """Context manager for a transaction on an unfinished search.
 
         It yields None if the search has ended or does not exist. All changes are committed together at the end of the
-        block. After an error, the changes are rolled back, and the search in memory is dropped and later rebuilt.
+        block. After an error, the changes are rolled back, and the search in memory is dropped and later rebuilt. The
+        search stays in memory after an `InvalidInput` or a `StaleLease`, because these are raised before any change.
         """
         while True:
             active = self._loaded(search_id)
@@ -93,7 +94,10 @@ class Registry:
         return active is not None and active.fits(device)
 
     def fail(self, search_id: int, reason: str) -> None:
-        """End a search as failed, because it cannot continue."""
+        """End a search as failed, because it cannot continue. Do nothing if it has already ended.
+
+        If an ablation of the search is running, only the ablation ends, and the search is finished again.
+        """
         now = self._clock()
         with self._database.write() as session:
             coordination = Coordination(session)

@@ -148,6 +148,9 @@ def add_predicted(session: Session, row: SearchRow, request: SearchRequest, cata
 def choose_device(family: Family, request: SearchRequest, offered: Sequence[DeviceRow]) -> Device:
     """Return the device for the search, from the devices that connected workers offer.
 
+    If several devices are suitable, one whose kind has the lowest rank is returned. Devices that only estimate times
+    are suitable only if the request names their kind.
+
     Raises:
         InvalidInput: the family does not support the requested device kind.
         Unavailable: no connected worker offers the device, or no offered device meets the requirements.
@@ -182,7 +185,10 @@ def _unmet(required: Requirements, devices: Sequence[Device]) -> str:
 
 
 def _runs_as(kind: str) -> str:
-    """Return the device kind whose implementation is used on this device kind. For estimates, this is CUDA."""
+    """Return the device kind whose implementation runs on devices of `kind`. For ``estimate``, this is ``cuda``.
+
+    Text that is not a device kind, such as a device model, is returned unchanged.
+    """
     return kinds()[kind].implementation if kind in kinds() else kind
 
 
@@ -241,7 +247,7 @@ def _check_threads(objective: Objective, device: Device) -> None:
 def _check_launch(objective: Objective, device: Device, family: Family) -> None:
     """Refuse a launch mode that the device or the family does not support.
 
-    Devices that run no kernels support every mode.
+    Devices that only estimate times accept every mode.
     """
     if device.runs == "nothing":
         return
@@ -284,8 +290,8 @@ def _roofline(family: Family, row: SearchRow) -> Roofline | None:
 def warm_starts(space: Space, search: SearchRow, family: Family, champions: Sequence[ChampionRow]) -> list[Config]:
     """Return the configs to try first: champions of the nearest problems, the family's start configs, and the default.
 
-    Only champions of the same device model are used. On two of four recorded spaces, champions of other models kept the
-    search in a slow region.
+    Only champions of the same device model are used, at most `MAX_WARM_STARTS`. On two of four recorded spaces,
+    champions of other models kept the search in a slow region.
     """
     here = [champion for champion in champions if champion.device_model == search.device.model]
     nearest = sorted(here, key=lambda champion: (_distance_to(search, champion), -champion.id))
@@ -300,7 +306,8 @@ def transferred(
 ) -> tuple[WarmStartView, list[Config]] | None:
     """Predict fast configs from the results of other problems on this device model.
 
-    Return the configs, and a view that describes them as a warm start. Return None if no config can be predicted.
+    Return a view that describes the configs as a warm start, and the configs, at most `MAX_PREDICTED`. Return None if
+    no config can be predicted.
 
     The results come from earlier searches and from the built-in recorded spaces. The strategy treats the configs only
     as advice, so wrong predictions do little harm ([decision

@@ -179,8 +179,8 @@ def _search_view(
 def _obstacle(session: Session, row: SearchRow) -> str | None:
     """Return the last reported reason why a worker cannot execute the jobs of a search, or None if there is none.
 
-    The reason no longer counts if a job of the search is leased or was executed since the report, or if the search has
-    ended.
+    The reason no longer counts if a job of the search is leased now, if the result of a job was reported later than the
+    reason, or if the search has ended.
     """
     if row.obstacle is None or row.obstacle_at is None or row.state in TERMINAL:
         return None

@@ -16,7 +16,8 @@ from evo.trial.results import ConfirmReport, EvaluateReport
 def trial_views(session: Session, rows: Sequence[TrialRow], *, reported: bool = True) -> tuple[TrialView, ...]:
     """Return the views of trials in the given order.
 
-    If `reported` is True, they include the latest evaluation reports.
+    If `reported` is True, the views contain stages, artefacts, environment and uncovered cases from the latest
+    evaluation reports. The views contain no attempts.
     """
     ids = [row.id for row in rows] if reported else []
     found, _ = readable_items(ids, lambda some: Leases(session).evaluations(some).items(), what="trial", name=int)
@@ -62,7 +63,7 @@ def _trial_view(row: TrialRow, report: EvaluateReport | None, attempts: tuple[At
 
 
 def source_of(row: TrialRow) -> Source | None:
-    """Return the source of a trial's time (quick, confirmed or estimated), or None if it has no time."""
+    """Return the source of a trial's time, e.g. ``quick`` or ``confirmed``, or None if the trial has no time."""
     time = leading_time(row.time_us, row.confirmed, estimated=row.outcome_kind == "estimated")
     return None if time is None else time.source
 

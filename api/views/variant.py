@@ -149,8 +149,9 @@ def _tuning_gain(session: Session, search_id: int) -> float | None:
 def _failures(session: Session, counts: Mapping[int, Mapping[str | None, int]]) -> dict[int, list[FailureView]]:
     """Return the failures of each search, by search id.
 
-    Failures found by a confirmation come first, because only variants with competitive quick times are confirmed. The
-    others are sorted by their number, most frequent first.
+    All trials whose kernel is, or may be, invalid according to a confirmation are one entry. This entry comes first,
+    because only variants with competitive quick times are confirmed. The other entries have one outcome each, most
+    frequent outcome first.
 
     Args:
         counts: number of trials of each search by outcome. The key None contains the pending trials.

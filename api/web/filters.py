@@ -54,7 +54,7 @@ def tone(kind: str) -> str:
 
 
 def moment(at: datetime | None) -> str:
-    """Format a time as ``2026-03-01 12:30:05 UTC``."""
+    """Format a time as ``2026-03-01 12:30:05 UTC``; None gives a dash."""
     return "–" if at is None else at.strftime("%Y-%m-%d %H:%M:%S UTC")
 
 

@@ -190,7 +190,9 @@ class Written:
 
 
 def written(database: Path, index: Index | None, files: LockedFiles) -> Written | None:
-    """Return the state of an open database file. Return None if the log is empty or a checkpoint may be running.
+    """Return the state of an open database file.
+
+    Return None if the log has no index or is empty, if the database file is missing, or if a checkpoint may be running.
 
     Args:
         index: the index of the log; None if there is none. The index is read a second time, because a checkpoint may

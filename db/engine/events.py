@@ -93,7 +93,10 @@ class Events:
         return next((position_of(row) for row in self.session.scalars(latest)), EventPosition())
 
     def keeps(self, position: EventPosition) -> bool:
-        """Return True if the position belongs to this log, and no event after the position was deleted."""
+        """Return True if the position belongs to this log, and no event after the position was deleted.
+
+        The result is also True if `position.number` is 0, even if the first events were deleted.
+        """
         if position == EventPosition():
             return True
         row = self.session.get(EventRow, position.number)

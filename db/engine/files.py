@@ -5,7 +5,10 @@ from pathlib import Path
 
 
 def write_whole(path: Path, content: bytes) -> None:
-    """Replace the content of a file atomically. Readers see either the old or the new content, even after a crash."""
+    """Replace the content of a file atomically.
+
+    Readers see either the old or the new content, even if this process crashes.
+    """
     path.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.NamedTemporaryFile(dir=path.parent, prefix=f".{path.name}.", delete=False) as draft:
         try:

@@ -283,7 +283,7 @@ _ADVANCE = (
 
 
 def _connect_arguments(url: URL) -> dict[str, Any]:
-    """Return the default connection arguments that the URL does not set."""
+    """Return the default connection arguments that the URL does not set. `prepare_threshold` is always included."""
     return {name: value for name, value in _CONNECT.items() if name not in url.query or name == "prepare_threshold"}
 
 

@@ -32,16 +32,16 @@ class TrialRow(Base):
     """One trial of a search and its outcome.
 
     `told_before` is the number of trials that had ended when this trial was proposed. `finished_seq` is the position of
-    this trial among the ended trials, from 0; None while it is pending. `overhead_ms` is the search's own time for this
-    trial, in which it neither compiles nor uses the device although work is available. `delivery_ms` is the network
-    time of the trial's lease and result. `suspect` is True if the speed-up over the fastest baseline is at least
-    `Policy.suspect_speedup`.
+    this trial among the ended trials, from 0; None while it is pending. `overhead_ms` is the time for this trial in
+    which the worker neither compiled nor used the device, although work was available; None if unknown. `delivery_ms`
+    is the time from lease to result, without the time that the worker spent on the trial; None if no worker delivered a
+    result. `suspect` is True if the speed-up over the fastest baseline exceeds `Policy.suspect_speedup`.
 
     Trials are ranked by `cost`: the time or, if the search has a metric, the cost by this metric. `cost` is None if the
-    trial has no time, or if a confirmation found its kernel invalid. `second_cost` is the cost by the second objective,
-    or None if the search has one objective. `time_us` is the displayed time: the confirmed time if the trial was
-    confirmed, else the median of the quick samples. `quick_us` and `confirmed` are None until the trial is confirmed.
-    Then `quick_us` is the median of the quick samples, and `confirmed` is the result of the confirmation.
+    trial has no time, or if a confirmation found its kernel invalid. `second_cost` is the cost by the second objective;
+    None if `cost` is None, or if the search has one objective. `time_us` is the displayed time: the confirmed time if
+    the trial was confirmed, else the median of the quick samples. `quick_us` and `confirmed` are None until the trial
+    is confirmed. Then `quick_us` is the median of the quick samples, and `confirmed` is the result of the confirmation.
     """
 
     __tablename__ = "trials"

@@ -117,10 +117,10 @@ class Leaderboard:
         return PagePosition(key=key, number=number, id=trial_id, group=group)
 
     def ranks(self, searches: Collection[int], trials: Collection[int]) -> dict[int, int]:
-        """Return the rank of each given trial among all ranked trials of the searches, by trial id.
+        """Return the rank (from 1) of each given trial among all trials of the searches that have a cost, by trial id.
 
-        The trials of a group (`db.queries.selection.groups_of`) rank after all trials of earlier groups. Trials without
-        a rank are left out.
+        The trials of a group (`db.queries.selection.groups_of`) rank after all trials of earlier groups. Given trials
+        without a cost are left out.
         """
         ranks: dict[int, int] = {}
         ahead = 0
@@ -172,7 +172,7 @@ class Leaderboard:
     def duplicates(self, trials: Collection[int]) -> dict[int, int]:
         """Return, by trial id, the number of the first trial in the same search with the same binary.
 
-        Trials whose binary no earlier trial has are not included.
+        Trials that are themselves the first with their binary, and trials without a binary, are left out.
         """
         other = aliased(TrialRow)
         same = (other.search_id == TrialRow.search_id) & (other.binary_digest == TrialRow.binary_digest)
@@ -231,7 +231,10 @@ class _Part:
 
 
 def _parts(selection: Selection) -> list[_Part]:
-    """Return the parts of a list in order. The last part contains the trials without a sort key, if there are any."""
+    """Return the parts of a list in order: one part for each group of trials, then the trials without a sort key.
+
+    If the list is sorted by the number, the origin or a tunable, all trials have a key, and there is only one part.
+    """
     query, order = select(TrialRow.id).where(*conditions_of(selection)), selection.order
     key = key_of(order)
     columns = (key, TrialRow.number, TrialRow.id)

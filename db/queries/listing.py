@@ -55,8 +55,9 @@ WORKER_ORDERS: Mapping[WorkerOrder, Order[WorkerRow]] = {
 class SearchFilter:
     """Filter of searches. A field that is None matches all searches.
 
-    `text` must occur in the notes, the name of the family or the problem. `device` is a device model. `archived`
-    selects only archived searches if it is True, and only other searches if it is False.
+    `problem` contains the required values of problem fields. `device` is a device model. `archived` selects only
+    archived searches if it is True, and only other searches if it is False. `text` must occur in the notes, the name of
+    the family or the problem.
     """
 
     state: State | None = None

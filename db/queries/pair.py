@@ -38,6 +38,8 @@ class Pair:
 def pair_of(session: Session, one: TrialRow, other: TrialRow) -> Pair | None:
     """Return the last confirmation in which one trial was the challenger and the other the incumbent, or None.
 
+    The result is also None if the problems, device models or objectives of the two trials' searches differ.
+
     Only confirmations of the two trials' searches are considered. A confirmation of other trials counts if their
     kernels are the same as those of the two trials (see `same_kernel`).
     """
@@ -75,7 +77,10 @@ def pair_of(session: Session, one: TrialRow, other: TrialRow) -> Pair | None:
 
 
 def rounds_of(session: Session, pair: Pair) -> tuple[Timing | None, Timing | None]:
-    """Return the samples of both trials in the first process; None for both if the report is no longer stored."""
+    """Return the samples of the first and of the second trial of `pair` in the first process of the confirmation.
+
+    Both are None if the report of the confirmation is no longer stored.
+    """
     report = Leases(session).report_of(pair.job_id)
     sides = (report.challenger, report.incumbent) if isinstance(report, ConfirmReport) else (None, None)
     return sides if pair.ahead else sides[::-1]

@@ -54,9 +54,10 @@ class Condition:
 
 @dataclass(frozen=True, kw_only=True)
 class Order:
-    """Sort order of trials, by a tunable or by a key that every trial has, such as its number.
+    """Sort order of trials, by a tunable or by one of `KEYS`, such as the number of the trial.
 
     Attributes:
+        key: name of the tunable, or one of `KEYS` if `values` is empty.
         values: all values of the tunable. Empty if trials are sorted by a key.
     """
 
@@ -66,7 +67,7 @@ class Order:
 
     @property
     def sample(self) -> Value | None:
-        """One value of the tunable, whose type is that of all values. None if the order uses a key."""
+        """One value of the tunable, which shows the type of all values. None if the order uses a key."""
         return self.values[0] if self.values else None
 
     @property

@@ -25,10 +25,10 @@ RESULTS = 300
 
 
 def earlier_results(session: Session, search: SearchRow, family: str) -> list[Earlier]:
-    """Return results for problems similar to the problem of a search, nearest problem first.
+    """Return results for the `NEAREST` problems that are most similar to the problem of a search, nearest first.
 
-    The results have the same device model and objective. The problem of the search itself is not included, because its
-    champion is already a warm start.
+    The results come from searches with the same device model and the same first objective. The problem of the search
+    itself is not included, because its champion is already a warm start. Problems without results are skipped.
     """
     query = select(SearchRow.id, SearchRow.problem, SearchRow.problem_key, SearchRow.device, SearchRow.objective)
     query = query.join(FamilyRow, FamilyRow.digest == SearchRow.family_digest).where(FamilyRow.name == family)

@@ -260,7 +260,8 @@ class Archive:
     def confirm(self, trial: TrialRow, confirmation: Confirmation, goal: Goal | None, second: Goal | None) -> None:
         """Store the confirmed time and cost of a trial, in place of its quick values.
 
-        Trials of the same search with the same binary get the same values.
+        If the confirmation found the kernel invalid, the costs become None. Other trials of the same search with the
+        same binary are changed in the same way.
 
         Args:
             goal: metric of the search. None if the search minimises the time.
@@ -312,7 +313,7 @@ class Archive:
         return row
 
     def searches_with_binary(self, binary_digest: str, search_ids: Collection[int]) -> set[int]:
-        """Return the given ids of searches that have a trial with this binary."""
+        """Return the ids, among `search_ids`, of the searches that have a trial with this binary."""
         same = TrialRow.search_id.in_(search_ids) & (TrialRow.binary_digest == binary_digest)
         return set(self.session.scalars(select(TrialRow.search_id).where(same)))
 
@@ -389,11 +390,12 @@ class Archive:
         return counted
 
     def best(self, search_id: int) -> TrialRow | None:
-        """Return the best trial of a search, or None if no trial has a cost.
+        """Return the best trial of a search, or None if there is none.
 
-        In order of precedence, this is the trial of the current champion (if this search found it), the best confirmed
-        trial, or the best trial by quick samples. Trials whose kernel a confirmation found invalid have no cost and are
-        not returned. If costs are equal, the earlier trial is returned.
+        In order of precedence, this is the trial of the current champion (if this search found it), the confirmed trial
+        with the lowest cost, or the unconfirmed trial with the lowest cost. If costs are equal, the earlier trial is
+        returned. Trials without a cost, e.g. because a confirmation found their kernel invalid, are returned only as
+        the trial of the current champion.
         """
         champion = select(TrialRow).join(ChampionRow, ChampionRow.trial_id == TrialRow.id)
         own = champion.where(ChampionRow.search_id == search_id, ChampionRow.current)

@@ -28,6 +28,9 @@ class Artefacts:
     """Folder of artefact files, which are written atomically.
 
     For each file, a database row stores the size and the media type.
+
+    Attributes:
+        refusal: error if the latest attempt to write a file failed, else None.
     """
 
     def __init__(self, folder: Path) -> None:

@@ -111,7 +111,7 @@ class Coordination:
         self.session.execute(row.values(state=state, **values))
 
     def restart_clocks(self, now: datetime) -> None:
-        """Let the running time of unfinished searches continue from `now`.
+        """Let the running time of all unfinished searches whose clock is running continue from `now`.
 
         Time without a running service does not count. If a service was killed, the running time counts up to the last
         event of the search or the last periodic task, whichever is later. Columns that contain JSON are not read,

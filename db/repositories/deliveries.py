@@ -42,7 +42,7 @@ class Deliveries:
         self.session = session
 
     def unannounced(self, limit: int = 20) -> Sequence[Unannounced]:
-        """Return ended searches that have a webhook, but no stored webhook message yet, oldest first."""
+        """Return up to `limit` ended searches that have a webhook, but no stored webhook message yet, oldest first."""
         query = select(SearchRow.id, SearchRow.webhook).where(
             SearchRow.webhook.is_not(None),
             SearchRow.state.in_(TERMINAL),

@@ -63,16 +63,18 @@ class Superseded(Conflict):
 def check_incarnation(worker_id: str, row: Any, incarnation: str | None, seen_since: datetime) -> None:
     """Raise an error if another process registered as the worker after the calling process.
 
-    Processes without an incarnation are accepted. If the process that registered last is silent, it has ended, or the
-    database was restored from an older backup. In both cases, the caller may register again.
+    If the calling process or the process that registered last sent no incarnation, there is no check. If the process
+    that registered last is silent, it has ended, or the database was restored from an older backup. In both cases, the
+    caller may register again.
 
     Args:
+        incarnation: id of the calling process; None if the process sent no id.
         row: row of the worker, with at least `host`, `incarnation`, `left_at` and `seen_at`.
         seen_since: time since which a worker must have been seen to count as connected.
 
     Raises:
         Superseded: another process registered as this worker, and is connected.
-        NotFound: another process registered as this worker, and is silent.
+        NotFound: another process registered as this worker, and is silent or has left.
     """
     if incarnation is None or row.incarnation in (None, incarnation):
         return
@@ -284,7 +286,8 @@ class Fleet:
             incarnation: the calling process; None for processes without an incarnation, which are accepted.
 
         Raises:
-            NotFound: the worker does not exist, or another process registered as this worker and is silent.
+            NotFound: the worker does not exist, or another process registered as this worker, and is silent or has
+                left.
             Superseded: another process registered as this worker, and is connected.
         """
         row = self.worker(worker_id)
@@ -300,7 +303,13 @@ class Fleet:
         return {row.attempt_id for row in rows if row.activity == "waiting" and row.attempt_id is not None}
 
     def update_slots(self, worker_id: str, slots: Sequence[SlotReport], now: datetime) -> tuple[str, ...]:
-        """Store the slot reports of a worker. Return the UUIDs of its quarantined devices."""
+        """Store the activity that a worker reports for its devices. Return the UUIDs of its quarantined devices.
+
+        A device for which the worker reports a fault is quarantined.
+
+        Args:
+            slots: one report per device. Reports of unknown devices are ignored.
+        """
         for search_id in Leases(self.session).searches_with_long_jobs(worker_id, now - timedelta(seconds=LONG_S)):
             Events(self.session).search_changed(search_id)  # pages then show the current step and the elapsed time
         reported = {slot.device_uuid: slot for slot in slots}

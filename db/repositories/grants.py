@@ -41,7 +41,7 @@ class ProposedTrial:
 
 @dataclass(frozen=True, kw_only=True)
 class Holder:
-    """The device that receives leases, their start time, and their duration in seconds."""
+    """A device that receives leases. The leases begin at `now`, and expire after `lease_s` seconds."""
 
     worker_id: str
     device_uuid: str

@@ -55,7 +55,10 @@ _TOGETHER = (
 
 
 class StaleLease(Conflict):
-    """Raised if a lease has ended, because its job was leased to another worker or is no longer needed."""
+    """Raised if a lease has ended, or if the token in a request is not the token of the lease.
+
+    In both cases, the worker's result is not needed.
+    """
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -136,7 +139,7 @@ class Leases:
         return self.session.scalars(ordered.with_for_update(skip_locked=True, of=JobRow)).all()
 
     def measured_on(self, trial_id: int) -> str | None:
-        """Return the UUID of the device that measured a trial, or None if the trial was not measured."""
+        """Return the UUID of the device that last reported an evaluation of a trial, or None if none was reported."""
         query = select(AttemptRow.device_uuid).join(AttemptRow.job)
         done = query.where(JobRow.trial_id == trial_id, JobRow.kind == "evaluate", AttemptRow.state == "done")
         return self.session.scalars(done.order_by(AttemptRow.id.desc()).limit(1)).first()
@@ -194,7 +197,7 @@ class Leases:
     def searches_with_long_jobs(self, worker_id: str, since: datetime) -> set[int]:
         """Return the ids of the searches with a long job on this worker.
 
-        A job is long if it was leased before `since`, and its device has delivered no result after `since`.
+        A job is long if it was leased at or before `since`, and its device has delivered no result after `since`.
         """
         query = select(JobRow.search_id, AttemptRow.device_uuid).join(AttemptRow, AttemptRow.job_id == JobRow.id)
         query = query.where(AttemptRow.worker_id == worker_id, AttemptRow.state == "live")
@@ -283,7 +286,7 @@ class Leases:
         return [spent_s for each in rivals for spent_s in self.confirming_s(each)]
 
     def place_among_confirmations(self, job: JobRow) -> int:
-        """Return the position, from 1, of a confirmation among those of its search that have the same `JobRow.seen`."""
+        """Return the position, from 1, of a confirmation among all with the same search and the same `JobRow.seen`."""
         mine = (JobRow.search_id == job.search_id, JobRow.kind == "confirm", JobRow.seen == job.seen)
         query = select(func.count()).select_from(JobRow).where(*mine, JobRow.id <= job.id)
         return self.session.scalar(query) or 1
@@ -345,7 +348,7 @@ class Leases:
         return self.session.scalar(late) is not None
 
     def put_off(self, by: timedelta, *, latest: datetime) -> None:
-        """Extend live leases by `by`, at most to `latest`."""
+        """Extend live leases by `by`, at most to `latest`. Leases that expire later than `latest` are shortened."""
         ends = self.session.execute(select(_ATTEMPTS.c.id, _ATTEMPTS.c.expires_at).where(_ATTEMPTS.c.state == "live"))
         rows = [{"attempt": id, "until": min(end + by, latest)} for id, end in ends]
         if rows:

@@ -74,11 +74,12 @@ YOUNG = timedelta(days=1)
 def collect_searches(
     session: Session, before: datetime, limit: int | None, failed: Collection[int]
 ) -> tuple[Collected, set[int]]:
-    """Delete at most `limit` searches that ended before `before`. Archived searches are kept.
+    """Delete searches that ended before `before`. Archived searches are kept.
 
     If a search found a champion, delete only the evaluation jobs and reports of the trials that were not promoted.
 
     Args:
+        limit: maximum number of searches without a champion that are deleted. None if there is no limit.
         failed: ids of searches to skip, which an earlier call could not delete.
 
     Returns:
@@ -202,7 +203,10 @@ def collect_artefacts(session: Session, limit_bytes: int, now: datetime) -> tupl
 
 
 def collect_log(session: Session, now: datetime) -> None:
-    """Delete old events, stored responses and expired browser sessions, and shorten sessions that last too long."""
+    """Delete old events, stored responses and expired browser sessions.
+
+    Also correct sessions and tokens that were created while a clock was ahead (see `Tokens.reset_ahead`).
+    """
     drop_old_answers(session, now)
     session.execute(delete(SessionRow).where(SessionRow.expires_at <= now))
     Tokens(session).reset_ahead(now)

@@ -110,7 +110,8 @@ class Tokens:
     def rotate(self, token_id: str, *, by: str, grace: timedelta, now: datetime) -> tuple[str, TokenRow]:
         """Replace a token with a new token that has the same rights and lifetime. Return its secret and its row.
 
-        The old token expires after `grace`.
+        The old token expires after `grace`, or earlier if it would have expired earlier. It is revoked at once if
+        `grace` is zero.
 
         Raises:
             Conflict: the token has expired, was revoked, or is a join token.

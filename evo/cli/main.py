@@ -157,7 +157,10 @@ def message_of(error: EvoError, arguments: Sequence[str] = ()) -> str:
 
 
 def _from_environment(message: str, arguments: Sequence[str]) -> str:
-    """Replace an option at the start of a message with the environment variable from which it was read."""
+    """Replace an option at the start of a message with the environment variable from which its value was read.
+
+    If the value was not read from an environment variable, return the message unchanged.
+    """
     name, _, reason = message.partition(": ")
     variable = variable_of(name, arguments, os.environ)
     return message if variable is None else f"{variable}: {reason}; correct it, or `unset {variable}`"
@@ -210,7 +213,10 @@ def _drop_output() -> None:
 
 
 def complain(message: str) -> None:
-    """Print an error message as one line on standard error. The prefix ``Error:`` is red if colours are enabled."""
+    """Print an error message on standard error, without wrapping its lines.
+
+    The prefix ``Error:`` is red if colours are enabled.
+    """
     from rich.text import Text
 
     console(stderr=True).print(Text.assemble(("Error: ", "bold red"), visible(user_text(message))), soft_wrap=True)

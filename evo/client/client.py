@@ -145,10 +145,16 @@ class Upkeep(Calls):
     def collect(
         self, *, keep_days: float | None = None, artefact_limit_gb: float | None = None, dry_run: bool = False
     ) -> Collected:
-        """Delete searches that ended more than `keep_days` days ago, and artefacts beyond `artefact_limit_gb`.
+        """Delete old data and excess artefacts, and return the numbers of deleted items.
 
-        The evidence of champions is always kept. With `dry_run`, nothing is deleted, and the result contains
-        the numbers of items that would be deleted.
+        The evidence of champions is always kept.
+
+        Args:
+            keep_days: minimum age in days of the data to delete: searches that have ended and are not archived, silent
+                workers, invalid tokens and unused families. None deletes no such data.
+            artefact_limit_gb: maximum total size of the artefacts in gigabytes (10⁹ bytes). Above it, the oldest are
+                deleted. None deletes no artefacts.
+            dry_run: True to delete nothing and return the numbers of items that would be deleted.
         """
         body = {"keep_days": keep_days, "artefact_limit_gb": artefact_limit_gb, "dry_run": dry_run}
         return parse(self._send("POST", "/collect", body), Collected)

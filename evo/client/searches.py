@@ -22,6 +22,7 @@ EXPORTED = {"csv": "text/csv", "json": "application/json", "ndjson": "applicatio
 """Media types of exported trials by format."""
 
 EXPORT_QUIET_S = 60.0
+"""Seconds without data after which an export of trials or a request for a report fails."""
 
 SearchCommand: TypeAlias = Literal["pause", "resume", "stop", "cancel"]
 
@@ -84,7 +85,7 @@ class Searches(Calls):
             seen: expected entity tag; None skips the check.
 
         Raises:
-            Conflict: the search has not ended, or a champion's evidence depends on it.
+            Conflict: the search has not ended, a champion's evidence depends on it, or its entity tag is not `seen`.
         """
         self._send("DELETE", f"/searches/{search_id}", repeat=False, seen=seen)
 
@@ -97,13 +98,22 @@ class Searches(Calls):
     def ablate(self, search_id: int, *, values: bool = False) -> SearchView:
         """Start an ablation, which measures the effect of each switch of a finished search's champion.
 
+        A switch is a tunable with booleans or strings as values, or with only two values.
+
         Args:
             values: True to also change each tunable that is not a switch, to the values next to the champion's value.
+
+        Raises:
+            Conflict: the search has not finished, the current champion was not found by it, or there is nothing to
+                change.
         """
         return parse(self._send("POST", f"/searches/{search_id}/ablation", {"values": values}, once=True), SearchView)
 
     def ablation(self, search_id: int) -> tuple[AblationView, ...]:
-        """Return the results of the ablation, one per changed config."""
+        """Return each change of a config in the search's ablations, with its latest result.
+
+        Changes that no valid config contains are included; they have no result.
+        """
         return self._get(f"/searches/{search_id}/ablation", tuple[AblationView, ...])
 
     def trials(

@@ -37,7 +37,7 @@ CONNECT_S = 5.0
 
 
 class ServiceUnreachable(EvoError, ConnectionError):
-    """No service answered after several attempts."""
+    """No service answered, or the connection was interrupted."""
 
 
 class ServiceAway(ServiceUnreachable):
@@ -109,6 +109,7 @@ class Transport:
         Raises:
             ServiceUnreachable: no service responds, or the stream was interrupted or sent no data for `quiet_s`.
             ForeignService: the response is a redirect, or has a different type.
+            EvoError: the service refused the request; see `checked` for the classes.
         """
         timeout = httpx.Timeout(self._http.timeout.connect, read=quiet_s)
         try:
@@ -133,6 +134,8 @@ class Transport:
 
         Raises:
             InvalidInput: a string of the request contains an unpaired surrogate, which UTF-8 cannot represent.
+            ServiceUnreachable: no service responded to the last attempt.
+            EvoError: the response is not successful; see `checked` for the classes.
         """
         for attempt in range(1, self._attempts + 1):
             last, again_s = attempt == self._attempts, 0.0
@@ -160,7 +163,10 @@ class Transport:
             return False
 
     def pause(self, attempt: int, *, least_s: float = 0.0) -> None:
-        """Wait before the next attempt: longer after each attempt, and at least `least_s` seconds."""
+        """Wait before the next attempt, for at least `least_s` seconds.
+
+        The wait is random. Its upper limit doubles with each attempt, up to `_LONGEST_PAUSE_S`.
+        """
         self._sleep(max(least_s, self._pause_s(attempt)))
 
     def _pause_s(self, attempt: int) -> float:
@@ -189,7 +195,8 @@ def address(url: str) -> str:
     """Return the URL after checking that it can be the address of a service.
 
     Raises:
-        InvalidInput: the URL is not an HTTP address, or contains a user name, a query, a fragment or `/api/v1`.
+        InvalidInput: the URL is not an HTTP address, contains a user name, a query or a fragment, or its path ends in
+            `/api/v1`.
     """
     try:
         parts = urlsplit(url)
@@ -215,7 +222,15 @@ def patience(timeout_s: float) -> httpx.Timeout:
 
 
 def checked(response: httpx.Response) -> httpx.Response:
-    """Return a successful response. For others, raise the error that the response describes."""
+    """Return a successful response. For others, raise the error that the response describes.
+
+    Raises:
+        ForeignService: the response is a redirect, an HTML page in answer to a request other than GET, or has an error
+            status without a description.
+        ServiceAway: the service is temporarily unavailable, or a proxy reports an internal error.
+        TooLarge, AccessDenied, NotFound, Conflict, InvalidInput: the service refused the request for this reason.
+        ServiceError: the service reported another error.
+    """
     status = response.status_code
     if response.is_redirect:
         raise _foreign(response, f"redirects to {masked(response.headers['location'])}")
@@ -280,7 +295,7 @@ def _is_temporary(response: httpx.Response) -> bool:
 def retry_after_s(headers: Mapping[str, str]) -> float:
     """Return the seconds to wait according to `Retry-After`, which is a number or a date (RFC 9110).
 
-    The result is 0 if the header is missing or invalid.
+    The result is 0 if the header is missing or invalid, and at most one day.
 
     Args:
         headers: headers of a response. Their names must be in lower case, or be compared without regard to case.
@@ -329,7 +344,7 @@ def from_json(text: str, shape: type[T], *, what: str) -> T:
         what: noun that names the text in the error message.
 
     Raises:
-        ServiceError: the value does not have this type.
+        ServiceError: the text is not JSON, or its value does not have this type.
     """
     untyped: Any = shape
     adapter: TypeAdapter[T] = _adapter(untyped)

@@ -213,9 +213,9 @@ class Work(Calls):
     def find_duplicate(self, search_id: int, binary_digest: str) -> EvaluateReport | None:
         """Return the report of an earlier trial with the same binary; None if there is none.
 
-        Trials of this search are preferred. If the search has variants, trials of the searches that tune them are also
-        considered. If the search tunes a variant, so are trials of the search to which the variant was submitted, and
-        of the searches that tune its other variants.
+        Trials of this search are preferred. If none of them has the binary, trials of related searches are considered.
+        The search to which variants were submitted, and all searches that tune these variants, are related to each
+        other.
         """
         try:
             return self._get(f"/searches/{search_id}/binaries/{binary_digest}", EvaluateReport)

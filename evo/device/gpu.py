@@ -44,7 +44,7 @@ def ceilings(attributes: Mapping[str, int]) -> Ceilings:
     """Return a GPU's peak rates, computed from clock rates, number of multiprocessors and width of the memory bus.
 
     An architecture without rates in the table gets the rates of the nearest lower one. Below compute capability 7.5,
-    arithmetic rates are omitted.
+    the rates of arithmetic and of special operations are omitted.
     """
     known = [each for each in _PER_CLOCK if each <= capability(attributes)]
     per_clock = _PER_CLOCK[max(known)] if known else {}

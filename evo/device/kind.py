@@ -28,7 +28,8 @@ class Kind:
         name: name of the kind on the command line, and of the table in family.toml that declares its kernels.
         runs: ``kernels`` if kernels run, ``recordings`` if results are looked up, ``nothing`` if kernels are only
             compiled.
-        compiles: kind whose kernels are compiled for this kind; empty if the kind has kernels of its own.
+        compiles: name of another kind, e.g. ``cuda`` for the kind ``estimate``. Families declare no kernels for this
+            kind; the kernels of the other kind are compiled. Empty if families declare kernels for this kind.
         rank: the kind with the lowest rank is the default.
         limits: names of `Device.limits` that expressions of a family may use.
         sources: ``c`` for C or C++ (depending on the file's suffix), with flags of a C compiler; ``cuda`` for CUDA C++

@@ -49,7 +49,11 @@ def _check(bundles: Sequence[Bundle]) -> None:
 
 
 def _folders(bundles: Sequence[Bundle]) -> Mapping[str, Bundle]:
-    """Return the bundles by folder name. A name consists of the fields in which the problems differ, e.g. ``S_256``."""
+    """Return the bundles by folder name.
+
+    A name consists of the fields in which the problems differ, e.g. ``S_256``. If two names would be equal, all folders
+    are named by the numbers of the champions, e.g. ``champion_7``.
+    """
     problems = [bundle.champion.problem for bundle in bundles]
     varying = [name for name in problems[0] if len({str(problem.get(name)) for problem in problems}) > 1]
     named = {

@@ -30,7 +30,8 @@ def evidence_markdown(champion: ChampionView, search: SearchView, build: str | N
     """Return the report on a champion: its config, its time, the verdict with all rules, and how to call the kernel.
 
     Args:
-        build: command that compiles the exported source; None if there is no export.
+        build: command that compiles the exported source. None if there is no export; the section on calling the kernel
+            is then omitted.
     """
     parts = [
         f"# {champion.subject}: champion {champion.id}",
@@ -181,7 +182,7 @@ def _beside(error: float | None, limit: float) -> tuple[str, str]:
 
 
 def profile_markdown(champion: ChampionView) -> str | None:
-    """Return the text of ``profile_summary.md``; None if no profile was requested."""
+    """Return the text of ``profile_summary.md``; None if the champion's confirmation has no profiles."""
     section = profile_section(champion)
     if section is None:
         return None

@@ -37,7 +37,7 @@ class RunnerUpEvidence:
     """Evidence on a runner-up (a trial that is not the champion).
 
     Attributes:
-        rank: rank among the trials of the search by `time`; 1 is the fastest trial.
+        rank: position, from 1, in the ranking of the search's trials (`evo.messages.view.runs.RANKING`).
         roofline: the roofline limit and the share of it that the trial reaches; None if unknown.
         time: confirmed time if the trial was confirmed, else quick time.
         outcome: outcome with samples, correctness cases and resources.
@@ -77,7 +77,7 @@ class RunnerUp(Compiled):
     Attributes:
         trial: the trial with its attempts.
         outcome: outcome of the trial.
-        rank: rank among the trials of the search by time; 1 is the fastest trial.
+        rank: position, from 1, in the ranking of the search's trials (`evo.messages.view.runs.RANKING`).
         champion: number of the champion of the same search.
     """
 

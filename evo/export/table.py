@@ -16,7 +16,7 @@ def table(head: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> str:
 
 
 def plain(text: str) -> str:
-    """Escape text so that Markdown shows it literally. Text between backticks is not changed."""
+    """Escape ``<`` and ``[``, so that Markdown contains no HTML and no links. Text between backticks is not changed."""
     parts = _CODE.split(visible(text))
     return "".join(part if index % 2 else _MARKUP.sub(r"\\\1", part) for index, part in enumerate(parts))
 

@@ -53,7 +53,7 @@ class Initial:
         """Return the initial value as a number of the buffer's dtype.
 
         Raises:
-            InvalidInput: the dtype cannot represent the value.
+            InvalidInput: the dtype is an integer type or bool, and cannot represent the value.
         """
         value = self.value.number(scope)
         if not is_floating(dtype):
@@ -117,9 +117,10 @@ class Operand:
     Attributes:
         shape: extents in elements; empty for a scalar.
         value: value of a scalar; None for a buffer.
-        tolerance: accepted error of an output or inout; None for other arguments, and for outputs that only
+        tolerance: accepted error of an output or inout; None for other arguments, and for outputs and inouts that only
             ``verify()`` checks.
-        alignment: guaranteed alignment of the buffer's address, in bytes.
+        alignment: guaranteed alignment of the buffer's address, in bytes; 1 if only the dtype's own alignment is
+            guaranteed.
         init: value of every element of an output or workspace before a call; None if any value is allowed.
         init_timed: True if filling the buffer with `init` is part of the timed call; False if callers fill it.
         verified: True if ``verify()`` of reference.py checks the output. A tolerance is then optional.
@@ -147,10 +148,11 @@ class Argument:
 
     Attributes:
         dtype: name of a dtype, or of the problem field whose value is the name of the dtype.
-        shape: expressions over problem fields; for a workspace, also over tunables, derived values and limits.
+        shape: extents in elements, as expressions over problem fields; for a workspace, also over tunables, derived
+            values, device limits and properties of the objective (`TERMS`).
         value: value of a scalar, as an expression over the same names as a workspace's shape; None for a buffer.
         tolerance: limits of the error of an output or inout, by name (``rel_l2``, ``max_abs``, ``max_abs_ratio``), as
-            expressions over problem fields.
+            expressions over problem fields; empty for other arguments, and if only ``verify()`` checks the argument.
         alignment: alignment in bytes that callers guarantee, a power of two; 1 if only the dtype's own alignment is
             guaranteed.
         initial: value of every element of an output or workspace before a call; None if any value is allowed.

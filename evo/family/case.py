@@ -22,8 +22,8 @@ class Case:
         hidden: True if authors of variants do not see the case. Its problem is verified, but never timed.
         instead_of: name of an earlier case. This case runs only for configs that cannot run the earlier case. None if
             the case always runs.
-        mixed: True if a verification may mix elements and rows of the case's inputs with those of other cases that
-            have the same problem.
+        mixed: True if a verification may mix elements and rows of the case's inputs with inputs of other cases, or of
+            other distributions.
     """
 
     name: str
@@ -115,7 +115,8 @@ class Coverage:
 
     Attributes:
         covered: name and problem of each case that the config can run, in the order of the family's cases.
-        uncovered: reason why the config cannot run a case, by case name.
+        uncovered: reason why the config cannot run a case, by case name. A case with a replacement (`Case.instead_of`)
+            that the config can run is not included. Replacements themselves are never included.
     """
 
     covered: Sequence[tuple[str, Problem]]
@@ -125,8 +126,8 @@ class Coverage:
 def coverage(cases: Sequence[CaseProblem], unfit: Callable[[Problem], str | None]) -> Coverage:
     """Divide the cases of a searched problem into cases that a config can run and cases that it cannot run.
 
-    A case that replaces an earlier case (`Case.instead_of`) runs only if the config cannot run the earlier case. The
-    earlier case is then not reported as uncovered.
+    A case that replaces an earlier case (`Case.instead_of`) runs only if the config cannot run the earlier case. If the
+    config can run neither, only the earlier case is reported as uncovered. If it can run the replacement, no case is.
 
     Args:
         unfit: function that returns the reason why the config cannot run a problem; None if it can.

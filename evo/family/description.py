@@ -110,7 +110,7 @@ CUDA_TYPES = C_TYPES | {
 def signature(entry: str, operands: Sequence[Operand], *, cuda: bool) -> str:
     """Return the prototype of a kernel with these parameters.
 
-    Dtypes that C lacks become unsigned integers of the same size.
+    A dtype without a type in C (or in CUDA, if `cuda` is True) becomes an unsigned integer of the same size.
     """
     types = CUDA_TYPES if cuda else C_TYPES
     parameters = ", ".join(_parameter(each, types.get(each.dtype) or types[_bits(each.dtype)]) for each in operands)

@@ -96,9 +96,10 @@ class Candidate:
         return f"{architecture}a" if self.specific else architecture
 
     def compiled(self, ptx: str) -> "Candidate":
-        """Return the candidate with the launch settings that Triton chose.
+        """Return the candidate with the launch settings that Triton chose during compilation.
 
-        Candidates that are not Triton kernels are returned unchanged.
+        These are the numbers of blocks and threads, the shared memory and the tensor maps. The scratch buffers of the
+        compiled kernel are added to the operands. A candidate that is not a Triton kernel is returned unchanged.
 
         Args:
             ptx: PTX of the compiled kernel; empty if there is none.
@@ -220,11 +221,13 @@ class Family:
 
         Args:
             given: text such as ``B=1,H=8``, or values by field name.
-            kind: device kind whose defaults and requirements apply. If None, only the fields' own defaults apply.
+            kind: device kind whose defaults and requirements apply. If None, only the fields' own defaults apply, and
+                neither requirements nor operation counts are checked.
 
         Raises:
-            InvalidInput: a field is wrong (the error's field is ``problem.<field>``), the problem violates a
-                requirement, or an operation or byte count is negative.
+            InvalidInput: a field is wrong (the error's field is ``problem.<field>``), the family has no implementation
+                for `kind`, the problem violates a requirement that uses no device limits, or an operation or byte count
+                is negative.
         """
         if kind is None:
             return parse_problem(self.fields, given)
@@ -294,7 +297,8 @@ class Family:
 
         Raises:
             EmptySpace: no config is valid. The message names the constraint that excluded the last configs.
-            InvalidInput: `kept` contains an unknown tunable or value.
+            InvalidInput: `kept` contains an unknown tunable or value, or the device does not report a limit that the
+                family uses.
         """
         implementation = self.implementation(device.kind)
         tunables, constraints = implementation.tunables, implementation.constraints
@@ -320,7 +324,8 @@ class Family:
         """Return the candidate for a valid config, problem and device.
 
         Raises:
-            InvalidInput: an expression cannot be evaluated for this config, e.g. because of a division by 0.
+            InvalidInput: an expression cannot be evaluated for this config (e.g. because of a division by 0) or has an
+                invalid value (e.g. 0 blocks), or the device does not report a limit that the family uses.
         """
         implementation = self.implementation(device.kind)
         scope = self._constants(problem, device, objective) | dict(config)
@@ -341,8 +346,9 @@ class Family:
     ) -> tuple[str, ...] | None:
         """Return the problem fields over which the blocks of a kernel are distributed.
 
-        A field is returned if doubling it changes the number of blocks of a launch. The result is None for a plain
-        function, or if the number of blocks cannot be computed.
+        These are the integer fields whose doubling changes the number of blocks of a launch. A field is left out if the
+        number of blocks cannot be computed for the doubled value. The result is None for a plain function, or if the
+        number of blocks cannot be computed for the problem itself.
         """
         blocks = self._blocks(config, problem, device, objective)
         if blocks is None:
@@ -363,7 +369,10 @@ class Family:
         return None if launch is None else tuple(prod(each.grid) for each in launch.each)
 
     def operands(self, problem: Problem) -> tuple[Operand, ...]:
-        """Evaluate the arguments that depend only on the problem: inputs, outputs and inouts."""
+        """Evaluate the arguments that depend only on the problem: inputs, outputs and inouts.
+
+        Arguments that the kernel does not have for this problem (`Argument.when`) are left out.
+        """
         return tuple(
             argument.resolve(problem) for argument in self.arguments if not argument.local and argument.present(problem)
         )
@@ -379,7 +388,8 @@ class Family:
     def case_changes(self) -> dict[str, dict[str, Value]] | None:
         """Return the changes of each case to the default problem, as new values by case and field.
 
-        The result is None if a field has no default, so that there is no default problem.
+        Fields that keep their default value are left out. The result is None if there is no default problem, because a
+        field has no default.
         """
         try:
             problem = self.problem()
@@ -460,7 +470,7 @@ def _keeping(tunables: Sequence[Tunable], kept: Mapping[str, Sequence[Value]]) -
 
 
 def _refuse_unknown_kinds(table: Table, document: Mapping[str, Any]) -> None:
-    """Refuse tables with implementations for device kinds that are not installed."""
+    """Refuse a table that has a ``template``, but is not named after an installed device kind."""
     for key in table.unread():
         if isinstance(document[key], Mapping) and "template" in document[key]:
             known = ("triton", *implemented_kinds())

@@ -49,7 +49,8 @@ C_TEXT = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 class Implementation:
     """A family's implementation for one device kind.
 
-    Expressions contain no names of derived values, because `read_implementation` replaces them with their definitions.
+    `read_implementation` replaces the names of derived values in expressions with their definitions. Only the
+    expressions of Triton's tensor descriptors still contain these names.
 
     Attributes:
         mode: ``template`` if Jinja2 renders the file; ``source`` if the file is used unchanged, with tunables and
@@ -57,12 +58,12 @@ class Implementation:
             constants.
         file: path of the template or source, relative to the family's folder.
         language: language of the source.
-        entry: name of the function to call.
+        entry: name of the function to call. If a call has several launches, the function of the first launch.
         arguments: arguments, in the order of the call.
         compiler: ``nvcc`` if nvcc instead of NVRTC compiles the CUDA source; empty for the language's default compiler.
         flags: compiler flags, added after the default flags. Relative paths start at the family's folder.
-        macros: names of the fields, tunables and derived values that become macros of a source, if family.toml lists
-            them. None if family.toml has no such list; all names that the source uses then become macros.
+        macros: names of the fields, tunables and derived values that become macros of a source, as listed in
+            family.toml. None if family.toml has no such list. Every name that the source may use then becomes a macro.
         macro_prefix: prefix of each macro's name, e.g. ``TUNED_``.
         specific: condition under which the kernel is compiled for one architecture only (``sm_90a`` instead of
             ``sm_90``); None if there is no such condition.
@@ -73,7 +74,8 @@ class Implementation:
         derived: definition of each derived value, by name.
         geometry: launch of a kernel on a grid; None for a plain function call.
         reentrant: True if several threads may call the kernel at the same time, each on its own buffers.
-        valid_keys: keys of all configs of a recording (their values, joined by commas); None for other implementations.
+        valid_keys: key of each recorded config, i.e. its values joined by commas; None if the implementation is not a
+            recording.
     """
 
     kind: DeviceKind
@@ -134,7 +136,11 @@ class Implementation:
         return {name: expression.evaluate(scope) for name, expression in self.derived.items()}
 
     def operands(self, scope: Mapping[str, Value]) -> tuple[Operand, ...]:
-        """Evaluate the arguments of the call. `scope` has the values of all names in the expressions."""
+        """Evaluate the arguments of the call. Arguments whose condition `when` is false are left out.
+
+        Args:
+            scope: values of all names in the arguments' expressions.
+        """
         return tuple(argument.resolve(scope) for argument in self.arguments if argument.present(scope))
 
     def launch(self, scope: Mapping[str, Value]) -> Launch | None:
@@ -163,7 +169,10 @@ class Implementation:
         return (self.entry, *(each.entry for each in further))
 
     def becomes_macro(self, name: str) -> bool:
-        """Return True if this field, tunable or derived value becomes a macro of the source."""
+        """Return True if family.toml allows this field, tunable or derived value to become a macro of the source.
+
+        If family.toml lists no macros, all names are allowed.
+        """
         return self.macros is None or name in self.macros
 
     def macro(self, name: str) -> str:
@@ -182,12 +191,16 @@ class Implementation:
 
     @property
     def programmatic(self) -> bool:
-        """True if the kernels support programmatic dependent launch: they themselves wait for the previous kernel."""
+        """True if the kernels support programmatic dependent launch, i.e. wait for the previous kernel themselves.
+
+        An implementation states this by using the name ``programmatic`` in an expression of the launch, an argument or
+        a derived value.
+        """
         return "programmatic" in self.reach(self.derived)
 
     @property
     def limits(self) -> frozenset[str]:
-        """Names of the device limits that the implementation's expressions use."""
+        """Names of the device limits in the implementation's expressions, except in the condition `specific`."""
         conditions = [each.expression for each in (*self.constraints, *self.requires)]
         conditions += [note.expression for note in self.notes]
         conditions += [start.expression for start in self.starts]
@@ -268,7 +281,7 @@ def read_recording(table: Table) -> Implementation:
     """Read the ``replay`` table of a recording's document.
 
     Raises:
-        InvalidInput: the table has no tunables, or a value is invalid.
+        InvalidInput: the table has no tunables or no ``valid_keys``, or a value is invalid.
     """
     tunables = read_tunables(table.table("tunables"), (), "replay")
     keys = table.raw("valid_keys", "the keys of the recorded configs")
@@ -281,7 +294,10 @@ def read_recording(table: Table) -> Implementation:
 
 
 def read_tunables(table: Table, taken: Sequence[str], kind: DeviceKind) -> tuple[Tunable, ...]:
-    """Read the ``tunables`` table. Each tunable is a table or a list of values, and must not have a name in `taken`.
+    """Read the ``tunables`` table. The value of each key is a list of values, or a table with ``values``.
+
+    Args:
+        taken: names that a tunable must not have. Names of a recording's tunables are not checked.
 
     Raises:
         InvalidInput: a tunable is invalid, or there is none.
@@ -331,7 +347,10 @@ def _read_compiler(table: Table) -> str:
 
 
 def _openmp(table: Table, kind: DeviceKind) -> tuple[str, ...]:
-    """Return the compiler flag for ``openmp = true``, a key for kernels that run on the host; else an empty tuple."""
+    """Return ``-fopenmp`` if the table sets ``openmp = true``; else an empty tuple.
+
+    Only the tables of device kinds whose kernels run on the host may have this key.
+    """
     return ("-fopenmp",) if kind_of(kind).on_host and table.flag("openmp") else ()
 
 

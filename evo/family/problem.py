@@ -194,9 +194,10 @@ def parse_problem(
 
 
 def _example(fields: Sequence[Field], given: str) -> str:
-    """Return an example such as ``N=64``, for the first field that has the name or accepts the value `given`.
+    """Return an example such as ``N=64`` for an error message about the text `given`.
 
-    If there is no such field, the example is for the first field.
+    The example is for the first field whose name is `given`, or that accepts `given` as its value. If there is no such
+    field, the example is for the first field of the family.
     """
     for field in fields:
         if given.strip().lower() == field.name.lower():

@@ -17,7 +17,9 @@ WORD = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.+-]{0,99}")
 WORD_RULE = "at most 100 letters, digits, `_`, `-`, `.` and `+`, a letter or digit first"
 
 TERMS = frozenset({"threads", "programmatic"})
-"""Names of properties of the objective that expressions may use."""
+"""Names of properties of the objective that expressions may use: its number of threads, and whether kernels are started
+with programmatic dependent launch.
+"""
 
 TEMPLATE_FUNCTIONS = frozenset({"range", "dict", "lipsum", "cycler", "joiner", "namespace"})
 """Names of Jinja's functions. They are listed so that runners need not import Jinja."""

@@ -206,7 +206,11 @@ class Table:
             yield key, self.table(key)
 
     def expression(self, key: str, default: str | None = None) -> Expression:
-        """Return the value of a key as an expression. The value may be a string, a number or a bool."""
+        """Return the value of a key as an expression. The value may be a string, a number or a bool.
+
+        Args:
+            default: text of the expression if the key is absent; None if the key is required.
+        """
         value = default if default is not None and key not in self else self.raw(key, "an expression in quotes")
         return self._expression(value, key)
 

@@ -37,7 +37,11 @@ class Work:
 
 @dataclass(frozen=True, kw_only=True)
 class WorkFormula:
-    """Operation and byte counts of a problem, as expressions over problem fields."""
+    """Operation and byte counts of a problem, as expressions over problem fields; see `Work`.
+
+    Attributes:
+        dtype: name of a dtype, or of the problem field whose value is the name of the dtype.
+    """
 
     flops: Expression
     bytes: Expression

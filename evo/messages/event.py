@@ -42,7 +42,7 @@ class TrialEvent:
 
 @dataclass(frozen=True, kw_only=True)
 class SearchEvent:
-    """Current state of a search, sent after a trial ended, or after the state, best trial or champion changed.
+    """Current state of a search, sent after it changed: e.g. after a trial ended, or its state or champion changed.
 
     Attributes:
         reason: why the search ended or is stopping; None before that.
@@ -77,7 +77,10 @@ class SearchEvent:
 
 @dataclass(frozen=True, kw_only=True)
 class WorkerEvent:
-    """A worker registered, or was drained or resumed. `devices` contains the models of its devices."""
+    """A worker registered or left, was drained or resumed, or the quarantine of one of its devices changed.
+
+    `devices` contains the models of the worker's devices.
+    """
 
     id: str
     name: str

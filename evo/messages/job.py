@@ -24,8 +24,8 @@ class FamilyRef:
     Attributes:
         digest: digest of the family's document, templates and includes. A worker refuses a lease if its own files have
             a different digest.
-        location: absolute path of the folder or recording on the submitting machine, or ``bundle:`` followed by the
-            digest of an artefact of the service. None for a built-in family.
+        location: absolute path of the folder or recording, which the worker opens on its own machine, or ``bundle:``
+            followed by the digest of an artefact of the service. None for a built-in family.
         variant: True if the family is a variant of a search. Its binaries may equal those of other variants.
     """
 
@@ -177,7 +177,7 @@ class Answer:
         status: one of these words:
             ``accepted``: the report is stored.
             ``repeated``: the report had been accepted before.
-            ``stale``: the lease has expired. The worker must discard the result.
+            ``stale``: the lease has ended, e.g. because it expired. The worker must discard the result.
             ``unknown``: the attempt does not exist.
             ``refused``: the report does not match the job, so a retry would also fail.
         detail: reason why the delivery was not accepted; empty if it was.

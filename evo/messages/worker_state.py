@@ -63,8 +63,10 @@ def slot_text(slot: SlotView) -> str:
 
 
 def confirmation_text(proving: ProvingView) -> str:
-    """Describe a running confirmation or ablation, e.g. ``confirming trial 19 (2 of 3 planned) for 12 s: timing,
-    process 2; about 20 s left, about 52 s for all 3 planned confirmations``.
+    """Describe a queued or running confirmation or ablation.
+
+    Example: ``confirming trial 19 (2 of 3 planned) for 12 s: timing, process 2; about 20 s left, about 52 s for all 3
+    planned confirmations``.
     """
     what = "ablating the champion" if proving.trial is None else f"confirming trial {proving.trial}"
     what = what if proving.planned == 1 else f"{what} ({proving.number} of {proving.planned} planned)"

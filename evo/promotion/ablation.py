@@ -24,7 +24,8 @@ class Change:
         config: the complete changed config. None if no valid config has the new value, even with a second tunable
             changed.
         also: a second tunable with its new value, if a constraint requires this change too; otherwise empty.
-        reason: the constraints that are violated if only `tunable` changes; empty if there are none.
+        reason: why the config in which only `tunable` changes is not valid: the violated constraints, or that the
+            recording does not contain it; empty if it is valid.
     """
 
     tunable: str

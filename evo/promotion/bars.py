@@ -10,12 +10,13 @@ from evo.trial.timing import Bars
 def bars(policy: Policy, kernels_us: Sequence[float], *, by_time: bool) -> Bars:
     """Return the times above which a candidate's measurement is shortened or stopped.
 
-    Each limit is a ratio of the policy multiplied by the time of a reference kernel.
+    Each limit is a ratio of the policy multiplied by the time of a reference kernel. There is no limit for a ratio that
+    is None.
 
     - If `ELITES` kernels are given, the reference is the slowest kernel. A candidate is stopped above `prune_ratio` or
       `hopeless_ratio`, and gets fewer samples above `shorten_ratio`.
     - If fewer kernels are given, the reference is the fastest kernel. A candidate is stopped above `hopeless_ratio`,
-      and gets fewer samples above `prune_ratio`.
+      and gets fewer samples above `prune_ratio`, unless `shorten_ratio` is None.
     - If no kernel is given, there are no limits.
 
     Args:

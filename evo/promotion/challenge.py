@@ -146,7 +146,9 @@ class Challenge:
 class Challengers:
     """Selects the challengers of one search.
 
-    If a confirmation finds a longer time than the quick time of a trial, the confirmed time replaces the quick time.
+    If the confirmed time of a trial exceeds its quick time by more than the policy's minimum gain, the confirmed time
+    replaces the quick time.
+
     Refuted challengers are replaced by the next trials, at most `Policy.final_challengers` times. Otherwise, a few fast
     but wrong kernels would keep correct kernels from challenging.
     """
@@ -172,8 +174,9 @@ class Challengers:
     def due(self, below: float | None, *, ended: bool, besides: Collection[str] = ()) -> Trial | None:
         """Return the trial that should challenge the incumbent now; None if no challenge is due.
 
-        A challenge is due after every `Policy.challenge_every` ended trials, and after the last trial. Trials with
-        equal binaries are the same kernel, which challenges only once.
+        A challenge is due after every `Policy.challenge_every` ended trials. After the last trial, further challenges
+        are due, one after the other (see `further`). Trials with equal binaries are the same kernel, which challenges
+        only once.
 
         Args:
             below: upper limit of the challenger's cost (exclusive); None if there is no limit.
@@ -257,7 +260,7 @@ class Challengers:
         return binary_digest is not None and binary_digest in self._confirmed_us
 
     def check(self, trial: Trial) -> None:
-        """Correct the cost of an ended trial if a confirmation of its binary found a longer time."""
+        """Correct the cost of an ended trial if its binary was confirmed with a longer time (see `confirmed`)."""
         if trial.binary_digest in self._confirmed_us:
             self._correct(trial, self._confirmed_us[trial.binary_digest])
 

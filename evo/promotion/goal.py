@@ -182,7 +182,10 @@ class Goal:
             return WORST
 
     def judged(self, trial: Trial) -> Trial:
-        """Return an ended trial with its cost added. If the metric has no value, the outcome is InvalidMeasurement."""
+        """Return an ended trial with its cost added. A trial without a time is returned unchanged.
+
+        If the metric has no value, the outcome becomes InvalidMeasurement.
+        """
         outcome = trial.outcome
         if not isinstance(outcome, Measured | Estimated) or trial.time_us is None:
             return trial

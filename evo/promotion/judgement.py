@@ -51,10 +51,12 @@ def undecided(report: ConfirmReport, policy: Policy, costs: Costs | None = None)
 
     The result is False if a rule is unmet that more processes cannot change, such as `correct`.
 
-    With an incumbent, the result is True while the sequential test is open. If a rule about the rounds of the first
-    process is unmet, the challenger will not be promoted. Up to `Policy.confirm_processes` processes then show whether
-    the gain is too small or hidden by noise. Without an incumbent, the result is True until `Policy.confirm_processes`
-    processes have run, because the prediction needs them.
+    - With an incumbent, the result is True while the sequential test is open.
+    - If a rule about the rounds of the first process is unmet, the challenger will not be promoted. The result is then
+      True only until `Policy.confirm_processes` processes have run. They show whether the gain is too small or hidden
+      by noise.
+    - Without an incumbent, the result is True until `Policy.confirm_processes` processes have run, because the
+      prediction of the next process needs them.
 
     Args:
         costs: converts times to costs; None if the search has no metric.
@@ -156,7 +158,10 @@ def judge(
 
 
 def _judged(confirmation: Confirmation) -> tuple[tuple[Rule, ...], tuple[Rule, ...]]:
-    """Return all rules that apply, and those that a kernel must meet whatever its speed (``about="kernel"``)."""
+    """Return all rules that apply, and those that a kernel must meet whatever its speed (``about="kernel"``).
+
+    An unmet rule about rounds or processes is marked as not conclusive if the challenger may reach the minimum gain.
+    """
     rules: list[Rule] = []
     decisive: list[Rule] = []
     for marked in RULES:
@@ -254,8 +259,10 @@ def _summary(
 
 
 def _corrected(speedup: Interval, expected: float | None) -> str:
-    """Return a clause with the gain that later measurements are expected to find; empty if it equals the measured
-    gain."""
+    """Return a clause with the gain that later measurements are expected to find.
+
+    The result is empty if this gain is unknown, or equals the measured gain.
+    """
     if expected is None:
         return ""
     found, again = (change_text(1.0 - 1.0 / value) for value in (speedup.estimate, expected))

@@ -16,7 +16,7 @@ from evo.trial.timing import Timing
 Source: TypeAlias = Literal["quick", "confirmed", "refuted", "doubtful", "estimated"]
 
 NOT_VALID: tuple[Source, ...] = ("refuted", "doubtful")
-"""Sources of times that do not count, because the kernel is not, or perhaps not, valid."""
+"""Sources of times that do not count, because the kernel is invalid or may be invalid."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -139,8 +139,8 @@ def leading_speedup(
     The arguments are those of `leading_time`. The result is None if there is no time or no baseline, or if the
     kernel is certainly, or perhaps, invalid.
 
-    A confirmed speed-up comes from the confirmation's own baselines, because times of different sessions are not
-    comparable.
+    A confirmed speed-up is computed from the baselines that the confirmation timed, because times in a confirmation and
+    times at the start of the search are not comparable.
     """
     if confirmation is not None:
         if confirmation.speedup is None or not confirmation.valid:

@@ -15,23 +15,27 @@ from evo.text.suggestion import number_meant, unknown
 class Policy:
     """The gates and thresholds that a candidate must pass. Numeric tolerances are part of the family instead.
 
+    The *elites* of a search are its eight fastest trials so far. A *buffer set* contains the inputs and outputs of one
+    call.
+
     Attributes:
         quick_samples: number of quick samples of a trial. Trials that are clearly slower than the elites get fewer.
-        confirm_samples: maximum number of interleaved rounds of a confirmation.
-        round_error, fewest_rounds: the rounds of a process end early when the median time ratio of each compared pair
-            of kernels has a standard error of at most `round_error`, but not before `fewest_rounds` rounds (a multiple
-            of 10). None disables this rule.
+        confirm_samples: maximum number of interleaved rounds of the first process of a confirmation.
+        round_error: the rounds of a process end early when, for each compared pair of kernels, the logarithm of the
+            median time ratio has a standard error of at most this value. None disables this rule.
+        fewest_rounds: minimum number of rounds before this rule and the next two rules can end a process. They are
+            checked after every 10 rounds.
         hopeless_errors: the rounds of a first process also end if the challenger's speed-up over the incumbent is below
             the minimum gain by this many standard errors, so that it cannot be promoted. None disables this rule.
         first_round_error: the rounds of a process also end if the relative standard error of the logarithm of the
-            speed-up over the incumbent is at most this value. Without an incumbent, this rule applies to the first
-            process and the fastest baseline. None disables this rule.
+            speed-up over the incumbent is at most this value. Without an incumbent, this rule applies only to the first
+            process, and uses the speed-up over the fastest baseline. None disables this rule.
         confirm_processes: number of fresh processes, including the first, before the first decision on a promotion.
             With 1, the decision is based on a single process, and differences between processes are not taken into
             account.
         most_processes: maximum number of fresh processes. Processes are added while the decision is open.
         process_looks: number of decision points. A decision point is a number of processes after which a promotion is
-            decided. The numbers are evenly spaced (by default 5, 8, 11 and 15).
+            decided. The numbers are spaced as evenly as whole numbers permit (by default 5, 8, 11 and 15).
         process_samples: maximum number of rounds per process that are used in comparisons over processes; at most
             `confirm_samples`.
         baseline_samples: replaces `process_samples` if there is no incumbent. Additional processes then do not affect
@@ -44,10 +48,12 @@ class Policy:
             freedom (0.006 means 0.6 %). Decisions after the first processes need it, because a few processes do not
             show how much processes differ. With a larger value, fewer challengers are refused after one process.
         prune_ratio: after a fifth of the quick samples, a candidate is stopped (outcome Pruned) if its median is more
-            than this factor times the time of the slowest elite. None disables this rule.
+            than this factor times the time of the slowest elite. With fewer than eight elites, no candidate is stopped
+            by this rule. None disables this rule.
         shorten_ratio: after a fifth of the quick samples, a candidate gets only one more sample, and none in the second
             cache mode, if its lower quartile is more than this factor times the time of the slowest elite. Such a
-            candidate cannot become an elite. None disables this rule.
+            candidate cannot become an elite. With fewer than eight elites, the limit is `prune_ratio` times the time of
+            the fastest kernel. None disables this rule.
         hopeless_ratio: a candidate is stopped before its remaining cases are verified (outcome Pruned) if its first
             verified calls take more than 20 ms each, and more than this factor times the time of the slowest elite.
             With fewer than eight elites, the fastest kernel replaces the slowest elite. None disables this rule.
@@ -60,21 +66,24 @@ class Policy:
         judged_calls: number of calls of a confirmation whose outputs are checked, each on different inputs than the
             previous call. If time is short, fewer calls are checked, but at least 16. If N checked calls are right, an
             error rate above 3/N is excluded with 95 % confidence.
-        judged_inputs: total number of different inputs that the processes of a confirmation after the first check, with
-            one call per input. If time is short, fewer inputs are checked.
+        judged_inputs: total number of different inputs that the second to the `confirm_processes`-th process of a
+            confirmation check, with one call per input. Each additional process checks as many as one of them. If time
+            is short, fewer inputs are checked.
         min_calls_per_error: with the probability `confidence`, the checked calls must exclude an error rate of 1 /
             `min_calls_per_error`. With None, the excluded error rate is only reported.
-        max_ring_ratio: largest accepted time of a call on separate outputs, relative to repeated calls on the same
-            outputs.
+        max_ring_ratio: largest accepted time of a call if successive calls use separate outputs, relative to repeated
+            calls on the same outputs. It also limits the time of a call in shorter batches of calls, relative to
+            batches as long as in the timed rounds.
         max_ring_ratio_of_caches: replaces `max_ring_ratio` if one buffer set fits in a faster cache than all sets in
             total. If the sets fill more than half of a cache, the limit lies between the two.
         max_ring_ratio_of_memory: largest value of the limit that replaces `max_ring_ratio_of_caches` if the bandwidth
             of the memory is known: the time of loading the buffers from memory then determines the limit.
-        maximum_quick_gap: relative difference between the confirmed and the quick time above which the verdict contains
-            a warning (0.25 means a quarter more or less time). None disables the warning.
-        session_share: controls which cause the warning of `maximum_quick_gap` names. If the fastest baseline's time
-            changed by at least this fraction of the kernel's change (both as logarithms of ratios), the warning names
-            the device, otherwise the kernel.
+        maximum_quick_gap: the verdict contains a warning if the longer of the confirmed and the quick time is more than
+            1 + `maximum_quick_gap` times the shorter one, and their confidence intervals do not overlap. None disables
+            the warning.
+        session_share: fraction that determines the cause in this warning. The warning names the device if the fastest
+            baseline's time changed by at least this fraction of the kernel's change (both as logarithms of ratios).
+            Otherwise, it names the kernel.
         confidence: confidence of the bootstrap intervals.
         significance: level of the paired test, before the correction for the number of challengers.
         max_skipped, skip_confidence: each call is timed on overwritten outputs, and on outputs that already hold the
@@ -94,14 +103,14 @@ class Policy:
         noisy_repeat_factor: on a noisy device, only a ratio above this factor times `max_repeat_ratio` or
             `max_repeat_ratio_of_few` is attributed to the kernel. A smaller excess may be caused by other programs, so
             the rule is then undecided.
-        suspect_speedup: a trial whose speed-up over the fastest baseline is at least this factor is flagged for review.
+        suspect_speedup: a trial whose speed-up over the fastest baseline exceeds this factor is flagged for review.
         session_drift: allowance for a machine that is slower than in the champion's confirmation. If the search itself
             neither measured nor confirmed the champion, a trial may challenge although it is slower than the
             champion's confirmed time, by up to this fraction.
         challengers: number of elites that may challenge. With more than one, a trial whose time is too low by chance
             does not keep other trials from challenging.
-        final_challengers: maximum number of challenges after all trials have ended. At most as many
-            challengers whose kernels turn out to be invalid are replaced by the next trials.
+        final_challengers: maximum number of challenges after all trials have ended. In addition, a challenger whose
+            kernel turns out to be invalid is replaced by the next trial, at most this number of times.
         confirming_share: fraction of a search's running time that confirmations may take before the search ends.
         other_unit_s: seconds that a confirmation waits for a second device of the same model, if one is connected. A
             confirmation preferably does not run on the device that measured the challenger.
@@ -111,7 +120,7 @@ class Policy:
             limit.
         max_stack_bytes, max_spill_bytes: limits of stack frame and spills, 0 by default; None means no limit.
         compile_timeout_s, verify_timeout_s, measure_timeout_s: time limits of the stages of a trial, in seconds.
-        memory_limit_bytes: memory that a runner may allocate in addition to its memory at startup.
+        memory_limit_bytes: memory in bytes that a runner may allocate after it has computed the expected outputs.
         require_sanitizers: True to refuse a promotion if a sanitizer did not run. A finding always prevents a
             promotion.
         require_profile: True to refuse a promotion if no profile could be taken. With False, profile gates apply only
@@ -131,8 +140,8 @@ class Policy:
         max_worker_losses: number of lost workers after which a trial is Abandoned.
         reference_failures: number of trials at the start of a search after which the search ends if reference.py failed
             on all of them.
-        seeds: number of random seeds for the inputs of the first correctness case, at least 2. The inputs of one
-            additional seed are checked only after the timed rounds.
+        seeds: number of random seeds for the inputs of the first correctness case; 1 has the same effect as 2. The
+            inputs of one additional seed are checked only after the timed rounds.
         thresholds: thresholds by rule name, for rules that declare a default threshold; see `threshold`.
     """
 
@@ -357,7 +366,7 @@ _MOST = {
     "seeds": 1_000,
 }
 """Upper limits of fields. They exceed what a search can use, but are small enough for clocks, memory and waiting.
-Fields without an entry have the limit 10^18.
+Fields without an entry have the limit 10^18, but those in `_FRACTIONS` must be below 1.
 """
 _FRACTIONS = {
     "minimum_gain",
@@ -403,9 +412,9 @@ def _check(field: str, value: object) -> None:
 
 
 def _meant(field: str, value: object) -> str:
-    """Return the last part of an error text: the value if the string clearly means one, or else the default.
+    """Return the last part of an error text: a remedy if `value` is a string that clearly means a valid value.
 
-    For ``"5 %"``, it is ``; write 0.05``.
+    For ``"5 %"``, it is ``; write 0.05``. In all other cases, it is the field's default as an example.
     """
     if not isinstance(value, str):
         return _example(field)

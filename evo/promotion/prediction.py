@@ -92,7 +92,7 @@ def compared_times(report: ConfirmReport) -> list[tuple[Timing, Timing]]:
 
 
 def _least_spread(ratios: Sequence[Samples], confidence: float) -> float:
-    """Return the smallest credible standard deviation of a process's speed-up, or 0 (decision 74).
+    """Return the smallest credible standard deviation of the logarithm of a process's speed-up, or 0 (decision 74).
 
     Student's t distribution gives exact prediction intervals if the speed-ups of all processes are normal with equal
     variances. Without evidence against this assumption, the result is 0. If the noise of the rounds differs between the

@@ -137,8 +137,8 @@ def unshared(a: Samples, b: Samples) -> tuple[NDArray[np.float64], NDArray[np.fl
     """Return two series without the variation that they share, e.g. from drift or other programs on the machine.
 
     The ratio of the returned medians is the median ratio over rounds. On a logarithmic scale, the standard deviation of
-    each returned series is that of the ratio divided by √2. Independent series with this ratio would have the same
-    standard deviation.
+    each returned series is that of the ratio divided by √2. Two independent series of equal standard deviation, whose
+    ratio varies as much, would have this standard deviation.
 
     Args:
         a, b: series of equal length; entry i of both was taken in round i.
@@ -159,8 +159,8 @@ def independent_ratio_interval(a: Samples, b: Samples, confidence: float, rng: n
 def prediction_interval(values: Samples, confidence: float, *, least_spread: float = 0.0) -> Interval:
     """Return a prediction interval for one more value of a normal distribution with unknown mean and variance.
 
-    The interval contains all given values. From nine values on, one of them may be outside the limits for a normal
-    distribution; the interval is then extended to this value.
+    The interval contains all given values. If there are many values (at 95 % confidence, nine or more), one of them may
+    be outside the limits for a normal distribution. The interval is then extended to this value.
 
     Args:
         values: at least two values.
@@ -195,7 +195,8 @@ def median_error(series: Samples, batch: int = BATCH) -> float:
 def unequal_variances(variances: Samples, freedom: int, level: float) -> bool:
     """Return True if Bartlett's test finds that normal samples have different variances.
 
-    The test also rejects samples that are not normally distributed. If all variances are zero, the result is False.
+    The test also rejects samples that are not normally distributed. If all variances are zero, the result is False. If
+    only some of them are zero, the result is True.
 
     Args:
         variances: variance of each of two or more samples, each with `freedom` degrees of freedom.
@@ -274,7 +275,8 @@ def paired_p_value(a: Samples, b: Samples) -> float:
     """Return the p-value of a one-sided Wilcoxon signed-rank test that `a` is faster than `b`, paired by round.
 
     Args:
-        a, b: series of equal length; entry i of both was taken in round i. Rounds with equal times are ignored.
+        a, b: series of equal length; entry i of both was taken in round i. Rounds with equal times are ignored. If the
+            times are equal in all rounds, the result is 1.
     """
     from scipy.stats import wilcoxon
 

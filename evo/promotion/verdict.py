@@ -9,7 +9,7 @@ QUICK_GAP = "quick figure"
 """Name of the rule that compares the confirmed time with the quick time."""
 
 TIME = "time"
-"""Name of the rule that reports the mean time over all processes if no baseline was timed."""
+"""Name of the rule that reports the mean time over all processes if there is neither an incumbent nor a baseline."""
 
 INVALIDATING = ("correct", "answers", "work", "inputs", "sanitizers")
 """Rules whose failure means that the kernel is wrong or skips work, so that its time is meaningless."""
@@ -60,8 +60,9 @@ class Verdict:
             whole confidence interval of the challenger's speed-up is below 1.
         prediction: predicted speed-up in one more process; None if only one process compared the challenger.
         cannot_tell: True if only noise prevents the promotion, and the challenger may be fast enough.
-        expected: for a promotion over several processes, the speed-up that a new measurement is expected to find. It is
-            lower than `speedup`, which is too high on average because only good results are promoted. Otherwise None.
+        expected: the speed-up over the incumbent that a new measurement is expected to find. It is lower than
+            `speedup`, which is too high on average because only good results are promoted. None without a promotion, or
+            if only one process was compared with the incumbent.
         metric: the challenger's value of the search's metric, at its median time; None if the objective is the time.
     """
 
@@ -118,7 +119,10 @@ class Verdict:
 
     @property
     def mean_us(self) -> float | None:
-        """Mean time in µs over all fresh processes; None if only one process ran, or if a baseline was timed."""
+        """Geometric mean of the median times of all fresh processes, in µs.
+
+        None if only one process ran, or if the challenger was compared with an incumbent or a baseline.
+        """
         return next((rule.figure for rule in self.rules if rule.name == TIME), None)
 
     @property

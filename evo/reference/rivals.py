@@ -4,7 +4,8 @@ If a library is not installed, the reason is reported in place of the baseline's
 
 | library | families | source of the interface |
 |---|---|---|
-| FlashAttention 2, 3, 4 | sdpa, sdpa_decode | flash_attn, flash_attn_interface, flash_attn.cute |
+| FlashAttention 2, 3 | sdpa, sdpa_decode | flash_attn, flash_attn_interface |
+| FlashAttention 4 | sdpa | flash_attn.cute |
 | FlashInfer | sdpa, sdpa_decode, rmsnorm, swiglu | docs.flashinfer.ai |
 | Liger | rmsnorm, layernorm, softmax, swiglu | liger_kernel.transformers.functional |
 | Quack | rmsnorm, softmax, cross_entropy | README of Quack |
@@ -50,7 +51,7 @@ class Rival:
 
 
 def rivals(family: str, problem: Problem) -> dict[str, Callable[[Arrays], Timed]]:
-    """Return a family's baselines by name. Preparing one raises ImportError if its library is not installed."""
+    """Return the functions that prepare a family's baselines, by the baseline's name; see `_prepared`."""
     return {each.name: partial(_prepared, each, problem) for each in RIVALS if each.family == family}
 
 

@@ -31,8 +31,13 @@ def normal_rows(rng: np.random.Generator, shape: tuple[int, ...], mean: float, d
 
 
 def raise_columns(rng: np.random.Generator, x: NDArray[np.float32], by: float) -> None:
-    """Add `by` to the first, the last and two random columns of `x`, to detect kernels that skip one of these
-    columns."""
+    """Add `by` to the first, the last and two random columns of `x`, to detect kernels that skip one of these columns.
+
+    If these were all columns of a matrix with several columns, one random column is left out.
+
+    Args:
+        x: matrix that is changed in place, shape (rows, columns).
+    """
     columns = x.shape[1]
     raised = np.unique([0, columns - 1, *rng.integers(columns, size=2)])
     if 1 < len(raised) == columns:  # if all columns were raised, none would dominate
@@ -43,8 +48,9 @@ def raise_columns(rng: np.random.Generator, x: NDArray[np.float32], by: float) -
 def a_column_each(rng: np.random.Generator, rows: int, columns: int) -> NDArray[np.int64]:
     """Return one random column index per row: row i gets a column from the i-th of `rows` equal ranges of columns.
 
-    The indices do not decrease, and their gaps are at most ``2 * columns / rows``. They are random within each range,
-    because fixed positions could miss a faulty kernel that skips only columns at powers of two.
+    The indices do not decrease. The difference of consecutive indices is at most ``2 * columns / rows``, or 1 if there
+    are fewer columns than rows. The indices are random within each range, because fixed positions could miss a faulty
+    kernel that skips only columns at powers of two.
     """
     return np.arange(rows) * columns // rows + rng.integers(max(1, columns // rows), size=rows)
 
@@ -70,8 +76,9 @@ def logit_rows(rng: np.random.Generator, shape: tuple[int, int], distribution: s
             ``normal``: N(0, 1).
             ``offset``: numbers with mean -200, which cancels in a correct kernel. The exp of the numbers themselves
                 would underflow to 0 in float32.
-            ``peaked``: in each row, a different column dominates so much that exp overflows unless the row's exact
-                maximum is subtracted. In every second row, at least an eighth of the columns is masked with -inf.
+            ``peaked``: in each row, one column dominates so much that exp overflows unless the row's exact maximum is
+                subtracted; see `a_column_each`. In every second row, about three sixteenths of the columns are masked
+                with -inf.
             ``falling``: a few columns dominate, including the first and the last.
             ``large``: only a few columns contribute.
             ``small``: numbers near 0, so that the results are nearly equal.
@@ -89,11 +96,12 @@ def logit_rows(rng: np.random.Generator, shape: tuple[int, int], distribution: s
 def by_rows(compute: Computation) -> Computation:
     """Return a function of problem and inputs that applies `compute` to blocks of rows, and joins the results.
 
-    Row i of a result may depend only on row i of each matrix. All matrices have the same number of rows.
+    Row i of a result may depend only on row i of each matrix. All matrices must have the same number of rows. A matrix
+    is an input with two or more dimensions.
 
     Args:
-        compute: takes the problem, and inputs in which each matrix has only the rows of one block. Inputs with one
-            dimension are complete. `compute` returns the block's rows of each result.
+        compute: function of the problem and the inputs. In these inputs, each matrix has only the rows of one block;
+            inputs with one dimension are complete. The function returns the block's rows of each result, by name.
     """
 
     @wraps(compute)

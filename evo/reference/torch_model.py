@@ -31,8 +31,9 @@ DISTRIBUTIONS = ("own", "normal", "scaled", "shifted", "small", "special", "para
 """Distributions that `TorchModel.inputs` can draw."""
 
 _LOOKED_AT, _FEW_VALUES, _PATTERN = 4096, 16, 0.05
-"""An input is a choice, such as labels of ±1, if its first `_LOOKED_AT` elements have at most `_FEW_VALUES` different
-values. An input has a pattern, such as a triangle, if more than the fraction `_PATTERN` of its elements is zero.
+"""Limits that decide which structure of an input is preserved (`_changed`). An input with at most `_FEW_VALUES`
+different values in its first `_LOOKED_AT` elements, such as labels of ±1, is not changed; at least one value must occur
+twice. If more than the fraction `_PATTERN` of the elements is zero, as in a triangular matrix, the zeros are kept.
 """
 
 _LOCK = threading.RLock()
@@ -44,7 +45,7 @@ _MODULES: dict[tuple[object, ...], ModuleType] = {}
 def constants_of(source: str) -> dict[str, int]:
     """Return the positive integer constants at the top level of a file, by name.
 
-    An element of a tuple or list is named ``name[index]``.
+    An element of a tuple or list is named ``name[index]``. Names that are assigned more than once are omitted.
 
     Raises:
         SyntaxError: the text is not Python.
@@ -71,7 +72,10 @@ def _assigned(tree: ast.Module) -> Iterator[tuple[str, ast.expr]]:
 
 
 def _positive_integer(value: ast.expr) -> int | None:
-    """Return the value of an expression of positive integers with ``+``, ``*`` and ``**``; None for any other."""
+    """Return the value of an expression of positive integers with ``+``, ``*`` and ``**``.
+
+    The result is None for any other expression, and for integers or powers that are too large.
+    """
     if any(not isinstance(each, ast.Constant | ast.BinOp | ast.operator) for each in ast.walk(value)):
         return None
     match value:
@@ -165,9 +169,10 @@ class TorchModel:
     ) -> dict[str, NDArray[Any]]:
         """Draw the file's own inputs and parameters with a random seed, and adapt them to a distribution.
 
-        Only inputs of a floating-point dtype are changed.
+        Only inputs of a floating-point dtype with more than a few different values are changed; see `_changed`.
 
         Args:
+            problem: values of the problem's fields.
             distribution: name of the distribution:
                 ``own``: inputs as drawn by the file.
                 ``normal``: inputs of N(0, 1).
@@ -176,6 +181,10 @@ class TorchModel:
                 ``small``: inputs divided by 64.
                 ``special``: a hundredth of the inputs' elements are replaced by 0, 100 or -100.
                 ``parameters``: inputs as drawn by the file. Each element of the parameters is scaled and shifted.
+            rng: random generator from which the seed is drawn.
+
+        Returns:
+            The inputs and parameters by the name of the kernel's argument; see `array_of`.
         """
         import torch
 
@@ -203,7 +212,7 @@ class TorchModel:
         return self._computed(problem, inputs, double=False)
 
     def baselines(self, problem: Mapping[str, Any]) -> dict[str, Prepare]:
-        """Return the baselines ``torch`` and ``torch-compile`` on the CPU, with ``OMP_NUM_THREADS`` threads."""
+        """Return the baselines ``torch`` and ``torch-compile`` on the CPU, by name; for threads, see `torch_on_cpu`."""
         return self._offered(problem, "cpu")
 
     def cuda_baselines(self, problem: Mapping[str, Any]) -> dict[str, Prepare]:

@@ -32,7 +32,7 @@ RULES = (
 )
 
 LEAST_SOURCE = 200
-"""Number of characters below which a shortened source is omitted."""
+"""A shortened source is omitted if it has at most this number of characters."""
 
 MOST_MODEL = 9000
 """Maximum number of characters of a PyTorch model."""
@@ -54,8 +54,8 @@ def brief_markdown(brief: BriefView, *, most_tokens: int = MOST_TOKENS) -> str:
     """Return the brief as Markdown with at most about `most_tokens` tokens.
 
     The same brief always gives the same text. If the text is too long, sources are shortened or omitted, those of
-    failed and slow variants first. If the descriptions of the variants need more than half of the remaining space, slow
-    variants are omitted.
+    failed and slow variants first. If the descriptions of the variants need more than half of the space that the other
+    sections leave, some variants are omitted (see `_shown`).
     """
     most = most_tokens * CHARACTERS_PER_TOKEN
     head = visible("\n".join(_head(brief)))
@@ -72,7 +72,10 @@ def brief_markdown(brief: BriefView, *, most_tokens: int = MOST_TOKENS) -> str:
 
 
 def _shown(summaries: Sequence[str], timed: int, room: int) -> list[int]:
-    """Return the indices of the summaries to show: the first `FIRST`, then failed variants, then others, if they fit.
+    """Return the indices of the summaries to show, in ascending order.
+
+    Summaries are selected while they fit: first those of the `FIRST` fastest variants, then those of failed variants,
+    then the others. The first summary is always shown.
 
     Args:
         timed: number of timed variants, whose summaries come before those of failed variants.
@@ -91,7 +94,8 @@ def _shown(summaries: Sequence[str], timed: int, room: int) -> list[int]:
 def _sections(brief: BriefView, summaries: Sequence[str], shown: Sequence[int], room: int) -> Iterator[str]:
     """Yield the summary of each shown variant with its source.
 
-    A source that would use more than half of the remaining space is cut, except the first source if it fits.
+    A source that would use more than half of the remaining space is cut, except the first source if it fits. If a cut
+    source is very short (`LEAST_SOURCE`), it is omitted.
     """
     variants = [*brief.tried, *brief.failed]
     for index in shown:
@@ -108,7 +112,7 @@ def _sections(brief: BriefView, summaries: Sequence[str], shown: Sequence[int], 
 
 
 def _limited(text: str, most: int) -> str:
-    """Return the longest beginning of the text that uses at most `most` characters of the token limit."""
+    """Return the text, cut so that it uses at most `most` characters of the token limit. A cut text ends with ``…``."""
     if _weight(text) <= most:
         return text
     mark = "…\n"

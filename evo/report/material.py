@@ -21,7 +21,7 @@ class Found:
 
     Attributes:
         kind: kind of outcome.
-        time_us: time in µs; None if it was not measured.
+        time_us: quick time or estimate in µs. None if there is none, or if a confirmation found the kernel invalid.
         binary: digest of the compiled binary; None if unknown. Trials with the same binary share one measurement.
     """
 
@@ -80,13 +80,13 @@ class Material:
 
     Attributes:
         best: the best trial of the search, with its outcome; None if nothing was measured.
-        found: ended trials; for a long search, a representative sample of them.
+        found: ended trials; for a long search, only the fastest trials and an evenly spaced sample of all trials.
         examples: a trial of each kind of outcome, by this kind.
         importances: importance of each tunable by name, largest first. The sum is 1. Empty if too few trials were
             measured.
         spent: total time of each kind of job.
         work: minimum operation and byte counts of the problem; None if the family does not state them.
-        ablations: measured effects of changes of the champion's config.
+        ablations: changes of the current champion's config in ablations of this search, measured or not.
         progress: text that describes the chart of the best time during the search.
         front: the Pareto front; None if the only objective is the time, or if too few trials were measured.
     """

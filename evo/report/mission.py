@@ -39,7 +39,7 @@ class Mission:
     """The problems of a mission, the GPU, and the target times.
 
     Attributes:
-        problems: problem keys. They are searched one after another, each for the same time.
+        problems: problem keys. They are searched one after another, each for the same duration.
         model: GPU model that the goals are set for.
         policy: fields that override the default policy.
         trials: maximum number of trials of each search; None if only the time limits them.

@@ -14,8 +14,8 @@ class Saving:
     Attributes:
         baseline: name of the baseline.
         reached_us: the kernel's time in µs.
-        baseline_us: the baseline's median in µs, from the rounds that also timed the kernel. If these samples are not
-            stored or nothing was confirmed, the median is from the job that timed the baselines at the start.
+        baseline_us: the baseline's median in µs, from the rounds that also timed the champion. It is from the job that
+            timed the baselines at the start if these samples are not stored, or if there is no champion.
         factor: the confirmed speed-up, which is computed by round and may differ from the ratio of the two times. If
             nothing was confirmed, it is the ratio of the two times.
         source: text that states how the two times were measured, e.g. ``by quick samples``.

@@ -230,10 +230,10 @@ class Progress:
 
 
 def expected_gain(progress: Progress, goal: Goal) -> float:
-    """Return the saving that is expected from one more slice of the budget.
+    """Return the saving that is expected from one more slice of the budget, multiplied by the weight of the call.
 
     The saving is in µs for the goal ``time``, and the logarithm of a speed-up for other goals. The goal ``worst``
-    ignores weights.
+    ignores the weight. While no trial was measured, the saving is `UNKNOWN` for any goal, halved for each slice so far.
 
     The n-th slice of a search is expected to gain (n - 1) / n times as much as the previous slice, because the best of
     a sample improves with the logarithm of its size. The gains of the last two slices are averaged with a prior, so

@@ -68,6 +68,9 @@ def next_rung(trials: int, *, most: int | None) -> int:
 def continues(mine: VariantProgress, others: Sequence[VariantProgress], *, stagnating: bool = False) -> bool:
     """Return True if a variant may have more trials. A variant without a measured trial gets no more.
 
+    The variant's lowest cost is compared with the lowest cost that each other variant had after the same number of
+    trials.
+
     Args:
         mine: results of the variant.
         others: results of the search's other variants, including the family's own implementation.
@@ -86,7 +89,9 @@ def continues(mine: VariantProgress, others: Sequence[VariantProgress], *, stagn
 
 
 def stagnates(costs: Costs) -> bool:
-    """Return True if none of the last `STAGNATION` trials lowered the lowest cost by the fraction `LEAST_GAIN` or more.
+    """Return True if none of the last `STAGNATION` trials lowered the lowest cost by more than `LEAST_GAIN`.
+
+    The result is False if fewer than `STAGNATION` trials have ended.
 
     Args:
         costs: cost of every ended trial of all variants, in the order in which the trials ended; None for a trial

@@ -53,7 +53,8 @@ def transition(state: State, command: Command) -> State:
     """Return the state after a command. If the search already has the requested state, the command has no effect.
 
     ``pause`` and ``stop`` let running trials end; ``stop`` then ends the search. ``cancel`` discards running trials.
-    When an ablation ends or is cancelled, its search is finished again.
+    During an ablation, ``stop``, ``cancel``, ``finish`` and ``fail`` all end the ablation, and the search is finished
+    again.
 
     Raises:
         Conflict: the command is not possible in this state.
@@ -110,9 +111,10 @@ _BY_CONFIG = re.compile(
 def same_error(ended: Sequence[Trial], coverage: Coverage | None = None) -> str | None:
     """Return the compile error that all trials share; None if there is none.
 
-    The result is also None if there are fewer than `ALIKE` trials, or if the config may have caused the error. An error
-    in a line that is compiled only for some values of tunables is returned only once the trials have had every
-    combination of the values of these tunables.
+    Errors that differ only in numbers count as equal, and the error of the first trial is returned. The result is also
+    None if there are fewer than `ALIKE` trials, or if the config may have caused the error. An error in a line that is
+    compiled only for some values of tunables is returned only once the trials have had every combination of the values
+    of these tunables.
 
     Args:
         coverage: checks whether the trials had every combination of the values of some tunables. If None, errors that
@@ -130,20 +132,21 @@ def common_failure(
 ) -> str | None:
     """Return the reason if all trials failed with the same error, or gave the same wrong answer; None otherwise.
 
-    Errors of rendering, compiling and launching are compared. Wrong answers are the same if they have equal values, to
-    the last digit. Wrong answers count only if the trials had at least two values of each tunable: otherwise, the only
-    value may cause the fault. Unwritten outputs, which contain NaN, do not count as the same wrong answer, because
-    configs may cause them. The result is also None if there are fewer than `ALIKE` trials.
+    Errors of rendering, compiling and launching are the same if they differ only in numbers. Wrong answers are the same
+    if they have equal values, to the last digit. Wrong answers count only if the trials had at least two values of each
+    tunable: otherwise, the only value may cause the fault. Unwritten outputs, which contain NaN, do not count as the
+    same wrong answer, because configs may cause them. The result is also None if there are fewer than `ALIKE` trials.
 
     After `RUN_ALIKE` trials, crashes, exceeded time limits and all wrong answers count too, even if they differ in
-    numbers.
+    numbers. The trials must then have had at least two values of each tunable.
 
     Errors that the config may cause, e.g. those of ``#error`` and ``static_assert``, count in two cases:
 
     - Workers found the tunables on which these checks depend (`CompileFailed.decided_by`), and the trials had every
       combination of the values of these tunables. Every config then fails. The same holds for launches that need too
       much shared memory (`OverResources.decided_by`).
-    - At least `RUN_ALIKE` trials had the same error, and had every pair of values of two tunables.
+    - At least `RUN_ALIKE` trials had the same error, apart from numbers, and these trials together had every pair of
+      values of two tunables.
 
     Args:
         tunables: names of the tunables that have more than one value.

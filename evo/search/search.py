@@ -269,7 +269,10 @@ class Search:
         return next(iter(self.history.elites(1)), None)
 
     def bars(self) -> Bars:
-        """Return the times above which the quick measurement of a candidate is shortened or stopped."""
+        """Return the times above which the quick measurement of a candidate is shortened or stopped.
+
+        There are no such limits before the first measured trial, or if the search has a metric or two objectives.
+        """
         kernels_us = [self.history.cost(trial) or 0.0 for trial in self.history.kernels(ELITES)]
         return bars(self.policy, kernels_us, by_time=self.goal is None and self.second is None)
 

@@ -26,7 +26,10 @@ EXACT = float(1 << 53)
 
 @dataclass(frozen=True)
 class Range:
-    """Lower and upper bounds of an array's elements. For known values, `low` and `high` are the same array object."""
+    """Lower and upper bounds of an array's elements.
+
+    For known values with a magnitude below `EXACT`, `low` and `high` are the same array object (`is_fixed`).
+    """
 
     low: npt.NDArray[np.float64]
     high: npt.NDArray[np.float64]
@@ -56,9 +59,11 @@ ANYTHING = Range(np.asarray(-np.inf), np.asarray(np.inf))
 
 @dataclass(frozen=True)
 class Verdict:
-    """Possible truth values of a condition, as two masks over combinations of known values.
+    """Possible truth values of a condition, as two masks with one element for each combination of known values.
 
-    Where both masks are True, the condition is undecided.
+    Attributes:
+        true: True where the condition can be true.
+        false: True where the condition can be false. Where both masks are True, the condition is undecided.
     """
 
     true: Mask
@@ -66,10 +71,10 @@ class Verdict:
 
 
 def can_hold(expression: Expression, bound: Environment, free: Mapping[str, tuple[float, float]]) -> Mask:
-    """Return for each element whether the expression can still be true.
+    """Return a mask of the elements of the bound arrays for which the expression can still be true.
 
     Args:
-        bound: values of the bound names, as scalars or arrays as in `Expression.evaluate`.
+        bound: values of the bound names: scalars, or arrays of equal length, as in `Expression.evaluate`.
         free: smallest and largest value of each numeric free name. A name in neither mapping can have any value.
     """
     with np.errstate(all="ignore"):

@@ -59,6 +59,9 @@ class Coverage:
     def complete(self, configs: Sequence[Config]) -> bool:
         """Return True if the configs contain every pair of values of two tunables that occurs in a valid config.
 
+        If the space is not enumerated, only the pairs in `SAMPLED` random valid configs are required. The result is
+        always False if two tunables have more than `MOST_PAIRS` pairs of values.
+
         Args:
             configs: the configs of the previous call, followed by new configs. Only the new configs are read.
         """

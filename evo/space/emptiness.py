@@ -40,8 +40,8 @@ def explain(
     Args:
         tunables, constraints: tunables and constraints of the space, in declared order.
         constants: values of other names in constraints, e.g. problem fields and device limits.
-        limit: maximum number of points to count. If more are left before the named constraint, the message does not
-            state their number.
+        limit: maximum number of points to count. If more are left before the named constraint, or if counting them
+            takes too long, the message does not state their number.
     """
 
     def kept(some: Sequence[Constraint], effort: int = MAX_EFFORT) -> int | None:

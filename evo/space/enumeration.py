@@ -55,8 +55,9 @@ def built(
 ) -> tuple[Partial, float]:
     """Build random valid points step by step. Return the points, and an estimate of the number of all valid points.
 
-    Each step joins one tunable and keeps at most `width` random points. Every valid point is equally likely to be
-    returned, but points with the same first values tend to appear together. The estimate is unbiased.
+    Each step keeps at most `width` random partial points, and then joins one tunable, so the result may have more than
+    `width` points. Every valid point is equally likely to be returned, but points with the same first values tend to
+    appear together. The estimate is unbiased.
 
     Source: Knuth, *Estimating the efficiency of backtrack programs*, Mathematics of Computation 29 (1975), with many
     paths at the same time.
@@ -66,7 +67,8 @@ def built(
         prefix: partial points with which to begin.
         width: maximum number of points that a step keeps. It is reduced if the next tunable has many values.
         groups: positions of tunables. If not empty, each step keeps points with the largest possible variety of values
-            of these tunables, so that rare combinations are found. The estimate is then meaningless.
+            of these tunables, so that rare combinations are found. The points are then not equally likely, and the
+            estimate is meaningless.
     """
     indices = [index for index, step in enumerate(plan.steps) if step.position in groups]
     partial, scale = prefix, 1.0
@@ -116,10 +118,10 @@ class Listing:
     Attributes:
         points: all valid points, with columns in the plan's order. None if there are more points than the limit, or if
             the enumeration takes too long.
-        prefix: partial points after the last step whose points fit in memory. If `points` is None, random points are
-            built from `prefix`.
-        pool: random valid points that extend `prefix`, and the estimated number of all such points; see `pool`. None if
-            they were not needed.
+        prefix: partial points after the last step that was enumerated completely. If `points` is None, random points
+            are built from `prefix`.
+        pool: random valid points that extend `prefix`, and the estimated number of all such points; see the function
+            `pool`. None, unless the enumeration ended because this estimate is too large.
     """
 
     points: Partial | None
@@ -128,7 +130,13 @@ class Listing:
 
 
 class Lister:
-    """Enumerates valid points in the order of a plan. An instance counts its effort, so it is used only once."""
+    """Enumerates valid points in the order of a plan.
+
+    Args:
+        plan: order in which tunables are joined.
+        limit: maximum number of valid points that `list` returns, and of partial points that it keeps in memory.
+        max_effort: maximum number of constraint terms that all calls of this instance evaluate together.
+    """
 
     def __init__(self, plan: Plan, *, limit: int, max_effort: int = MAX_EFFORT) -> None:
         self.plan = plan

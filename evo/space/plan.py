@@ -94,7 +94,8 @@ class Step:
 
     Attributes:
         position: index of the tunable in declared order.
-        completed: constraints over this tunable and tunables of earlier steps. Points that violate one are removed.
+        completed: constraints whose last tunable in joining order is this one. Points that violate one are removed. The
+            first step also completes the constraints that contain no tunable.
         watched: constraints over this tunable and at least one tunable of a later step. Points that can no longer
             satisfy one are removed.
     """
@@ -251,8 +252,9 @@ class Plan:
     def hopeful(self, constraint: Constraint, partial: Partial) -> Partial:
         """Remove points that can no longer satisfy a constraint, whatever values its unbound names get.
 
-        To save time, a sample of the points is checked first. If all points of the sample can satisfy the constraint,
-        no point is removed; later steps then remove the points that violate the constraint.
+        To save time, a sample of the points is checked first if there are at least `TRIED_FROM` points. If all points
+        of the sample can still satisfy the constraint, no point is removed here. The points that violate the constraint
+        are then removed by later steps.
         """
         if partial.rows >= TRIED_FROM:
             tried = partial.take(np.linspace(0, partial.rows - 1, TRIED_FIRST).astype(np.intp))
@@ -277,10 +279,13 @@ class Plan:
         return self._truth(constraint, indices, [columns[index] for index in indices])
 
     def _remembering(self, constraint: Constraint, indices: Sequence[int]) -> CachedFunction | None:
-        """Return an empty cache for a constraint; None if no or too many combinations of its tunables' values exist.
+        """Return an empty cache for a constraint, or None if its results are not cached.
+
+        Results are not cached if `indices` is empty, or if the values of the tunables have more than `MOST_REMEMBERED`
+        combinations.
 
         Args:
-            indices: steps that join tunables of the constraint.
+            indices: indices of the steps that join those tunables of the constraint that have values so far.
         """
         shape = tuple(len(self.steps[index].tunable.values) for index in indices)
         if not shape or math.prod(shape) > MOST_REMEMBERED:

@@ -26,7 +26,9 @@ ENUMERATION_LIMIT = 1_000_000
 MAX_TUNABLES = 64
 
 MOST_MECHANISMS = 64
-"""Maximum number of combinations of mechanisms that are distinguished."""
+"""Maximum number of combinations of the values of all tunables in `Space.mechanisms`. A tunable that would exceed it is
+left out.
+"""
 
 
 class Space:
@@ -45,12 +47,14 @@ class Space:
         valid_count: number of valid configs. None if there are more than `ENUMERATION_LIMIT` or if enumerating them
             takes too long; configs are then drawn at random.
         mechanisms: positions of the tunables that choose a mechanism. Their values are strings, e.g. the names of copy
-            instructions, and they share constraints with other tunables. Tunables in more constraints come first.
+            instructions, and they share constraints with other tunables. Tunables in more of these constraints come
+            first. There are at most `MOST_MECHANISMS` combinations of their values.
 
     Raises:
-        EmptySpace: no config is valid.
-        InvalidInput: a name is declared twice, a constraint contains an unknown name, or a key is not a combination of
-            the tunables' values.
+        EmptySpace: no config is valid, or `valid_keys` is empty.
+        InvalidInput: there is no tunable or more than `MAX_TUNABLES`; a name is declared twice or is also a constant; a
+            constraint contains an unknown name; a key is not a combination of the tunables' values; or a recorded space
+            has 2**62 or more combinations of values.
     """
 
     def __init__(
@@ -209,6 +213,9 @@ class Space:
 
     def varied(self, rng: np.random.Generator, count: int) -> Indices:
         """Return at most `count` random valid configs as rows, with all mechanisms equally frequent if possible.
+
+        A mechanism is, in this method, a combination of values of the tunables in `mechanisms`. In a space without such
+        tunables, the result is that of `draw`.
 
         Uniform sampling would miss rare mechanisms in a large space. For example, only 0.3 % of the configs of gemm
         (4096×4096×4096) use warpgroup matrix instructions (wgmma).

@@ -33,7 +33,7 @@ class Tunable:
     """A named choice among ordered values of one type (numbers, bools or strings).
 
     Attributes:
-        values: the possible values, without duplicates. Adjacent values are neighbours.
+        values: the possible values, without duplicates. In an ordinal tunable, adjacent values are neighbours.
         default: one of the values. If None is given, it is the middle value of an ordinal tunable, else the first
             value.
         ordinal: True if adjacent values behave similarly, so that distances are differences of value indices. If None

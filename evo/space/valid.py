@@ -33,7 +33,8 @@ class Nearest:
     The search first checks points that differ in one or two tunables, because the nearest valid point is almost always
     among them. If a point that differs in three tunables could be nearer, a beam search builds points step by step. It
     keeps the `BEAM_WIDTH` nearest partial points. The found point may not be the nearest if the beam is too narrow, or
-    if there are more than `MAX_CHANGES` possible changes of a single tunable.
+    if the tunables together have more than `MAX_CHANGES` values other than those of the given point. Only the nearest
+    `MAX_CHANGES` of these values are tried, alone and in pairs.
 
     Attributes:
         plan: order in which the beam search joins tunables.
@@ -120,7 +121,9 @@ LEAST_SHARE = 1 / 64
 """If a smaller fraction of the randomly completed points is valid, points are built step by step instead."""
 
 POOLS = 16
-"""Number of pools of points. Building a pool of some thousand points takes a tenth of a second."""
+"""Number of pools of a space (`Drawn`). A pool is a set of some thousand random valid points that is kept in memory.
+Building it takes a tenth of a second.
+"""
 
 
 class ValidPoints(Protocol):
@@ -131,7 +134,11 @@ class ValidPoints(Protocol):
         ...
 
     def draws(self, rng: np.random.Generator, count: int) -> Iterator[Indices]:
-        """Yield blocks of random valid rows until more blocks would hardly contain new rows. Rows may repeat."""
+        """Yield blocks of random valid rows until more blocks would hardly contain new rows. Rows may repeat.
+
+        Args:
+            count: number of rows that the caller needs. It determines the size of the blocks.
+        """
         ...
 
     def varied(self, rng: np.random.Generator, count: int, columns: Sequence[int]) -> Indices:

@@ -13,7 +13,9 @@ from evo.trial import Proposal
 from evo.trial.history import History
 
 BROOD = 32
-"""Number of children that are bred for one proposal. The first child that was not proposed before is proposed."""
+"""Number of children that are bred for one proposal. The first valid child that was not proposed before is proposed. If
+there is none, the first child is repaired.
+"""
 
 
 @strategy("evolution")

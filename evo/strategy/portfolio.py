@@ -25,7 +25,7 @@ Arm: TypeAlias = Callable[[Observations, np.random.Generator], Suggestions]
 ARMS = ("tpe", "evolution", "neighbours", "fresh")
 
 STAGNANT = 16
-"""The search stagnates if more than this number of trials have ended since the best trial."""
+"""The search stagnates if at least this number of trials have ended since the best trial."""
 
 NICHE_EVERY = 3
 """Every `NICHE_EVERY`-th proposal is for a niche, until all niches have used their quotas of trials."""

@@ -26,10 +26,10 @@ from evo.strategy.study.axis import Axis, Distributions, axes_of, space_of
 class KernelEvoSampler(BaseSampler):
     """Searches a grid of values with a kernel-evo strategy.
 
-    The sampler proposes only valid configs, and repeats a config only after all were proposed. It learns from complete,
-    failed (`TrialState.FAIL`) and pruned trials. Parameters that are not in `space` are sampled at random,
-    independently of each other. Two configs that differ only in a parameter which a trial does not use count as
-    different.
+    The sampler proposes only valid configs. It repeats a config only if the trial that got it did not use it, or after
+    all configs were proposed. It learns from complete, failed (`TrialState.FAIL`) and pruned trials. Parameters that
+    are not in `space` are sampled at random, independently of each other. Two configs that differ only in a parameter
+    which a trial does not use count as different.
 
     Threads may share a sampler (``n_jobs``), and it can be pickled. With the same seed and one job, a study can be
     repeated exactly. The proposed config is stored with the trial (`PROPOSED`), so that resumed studies, and other
@@ -37,10 +37,9 @@ class KernelEvoSampler(BaseSampler):
 
     Args:
         space: parameters that are searched together, as Optuna distributions (choices, ints or floats) by name. If a
-            float has no step, or a number has over a thousand values, 1,001 of its values are searched. A parameter
-            that a trial does not suggest, e.g. a conditional one, is assumed to have no effect on this trial. If
-            `space` is None, the parameters that all completed trials share are searched (at most 64), as in Optuna's
-            own samplers.
+            float has no step, or a number has over a thousand values, at most 1,001 of its values are searched. A
+            parameter that a trial does not suggest, e.g. a conditional one, is assumed to have no effect on this trial.
+            If `space` is None, the parameters that all completed and pruned trials share are searched (at most 64).
         constraints: expressions over the parameters in Python syntax, e.g. ``"BLOCK * STAGES <= 256"``.
         strategy: one of `evo.strategy.STRATEGIES`. If None, the default strategy is used.
         seed: seed of the random generator. If None, each study is different.
@@ -151,7 +150,10 @@ class KernelEvoSampler(BaseSampler):
         )
 
     def _of_study(self, study: Study) -> IntersectionSearchSpace:
-        """Return Optuna's object that finds the parameters that a study's trials share. It reads each trial once."""
+        """Return Optuna's object that finds the parameters which all completed and pruned trials of a study share.
+
+        The object is kept while the study stays the same, because it reads each trial only once.
+        """
         if self._study is None or self._study() is not study:
             self._common = IntersectionSearchSpace(include_pruned=True)
             self._met, self._study = None, ref(study)

@@ -11,7 +11,11 @@ from evo.trial.history import History
 
 @strategy("tpe")
 class Tpe:
-    """Multivariate TPE with constant liar for pending trials. The time of a proposal grows with the history."""
+    """Multivariate TPE with constant liar for pending trials. The time of a proposal grows with the history.
+
+    If the suggested or repaired config was proposed before, a random new config that differs from it in one tunable is
+    proposed or, if there is none, a config far from all trials.
+    """
 
     def __init__(self, context: Context) -> None:
         from evo.strategy.study.history import OptunaStudy  # importing Optuna takes a second

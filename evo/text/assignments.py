@@ -24,7 +24,8 @@ def split_assignments(text: str, what: str, example: str = "A=1,B=2") -> dict[st
         example: assignments that errors suggest if the meaning of the text is unclear.
 
     Raises:
-        InvalidInput: a part has no ``=``, a name is given twice, or the text is too long.
+        InvalidInput: a part does not have the form ``NAME=VALUE``, a name is given twice, or the text is longer than
+            `MAX_TEXT` or has more than `MAX_FIELDS` parts.
     """
     if len(text) > MAX_TEXT:
         raise InvalidInput(what, f"is {len(text)} characters long; the limit is {MAX_TEXT}")

@@ -30,7 +30,10 @@ _ENDS = {
     "'": re.compile(r"['\n]"),
     "#": re.compile(r"\n"),
 }
-"""Patterns that end a quotation or comment, by the characters that begin it. They also match escapes, to skip them."""
+"""Patterns of the end of a quoted string or comment, by the characters that begin it.
+
+The patterns also match escapes such as ``\\"``, which do not end a string; `_unquoted` skips these matches.
+"""
 
 _KEY = re.compile(rf"(?<![\w-])[\w-]++(?:[ \t]*+\.[ \t]*+[\w-]++){{{LONGEST_KEY}}}")
 
@@ -87,7 +90,10 @@ class _Repeating(dict[str, Any]):
 
 
 def _repeated(value: Any) -> Iterator[str]:
-    """Yield the paths of duplicate names, outermost first, e.g. ``budget.trials`` or ``calls.0.name``."""
+    """Yield the paths of duplicate names, e.g. ``budget.trials`` or ``calls.0.name``.
+
+    The names of an object come before the names of the objects in it.
+    """
     waiting = [("", value)]
     while waiting:
         path, each = waiting.pop()
@@ -117,7 +123,7 @@ def toml_text(document: Mapping[str, Any]) -> str:
     """Return a document as TOML, with one line for each top-level key.
 
     Raises:
-        InvalidInput: the document contains a value that is not a number, string, list or table.
+        InvalidInput: the document contains a value that is not a number, bool, string, list or table.
     """
     return "".join(f"{_toml_key(name)} = {_toml(value)}\n" for name, value in document.items())
 

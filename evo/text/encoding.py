@@ -52,7 +52,11 @@ def not_gzip(path: Path) -> str:
 
 
 def _wide_encoding(content: bytes) -> str:
-    """Return iconv's name of the encoding if each character has 2 or 4 bytes, else an empty string."""
+    """Return iconv's name of the encoding if the content seems to be UTF-16 or UTF-32, else an empty string.
+
+    Without a byte order mark, only UTF-16 is recognised: at least half of the bytes at even positions, or of those at
+    odd positions, must be NUL, and no other bytes.
+    """
     if content.startswith((codecs.BOM_UTF32_LE, codecs.BOM_UTF32_BE)):
         return "utf-32"
     if content.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):

@@ -12,7 +12,10 @@ from evo.text.suggestion import closest, numbers_meant, truth_meant
 from evo.text.visible import one_line
 
 MOST = 10**9
-"""Upper limit of trials, minutes and cost. It is more than any search uses, and safe for arithmetic."""
+"""Upper limit of numbers that users choose freely, e.g. trials, minutes, cost and weights of calls.
+
+It is more than any search uses, and safe for arithmetic.
+"""
 
 LARGEST = 2**63 - 1
 """The largest whole number that every supported database can store."""
@@ -82,7 +85,8 @@ def refused(error: Mapping[str, Any], limits: str = "") -> str | None:
 
     Args:
         error: a Pydantic error.
-        limits: description of the accepted values, e.g. from `accepted`; by default, the limit that was exceeded.
+        limits: description of the accepted values, e.g. from `accepted`. If empty, the message states the limit that
+            the value violates, if there is one.
     """
     value = error["input"]
     given = value if isinstance(value, str) else literal_text(value, _SHOWN + 1)
@@ -162,6 +166,8 @@ _DECIMAL = {"": 1, "k": 1e3, "m": 1e6, "usd": 1, "eur": 1}
 def units(location: Sequence[int | str]) -> Mapping[str, float]:
     """Return the factors, by suffix, of the units that users may write after a number, e.g. ``5m`` for five minutes.
 
+    A number times the factor of its suffix is the value in the unit of the field or option.
+
     Args:
         location: path of the field or option. The last part of the path determines the units.
     """
@@ -232,10 +238,11 @@ def storable(value: T) -> T:
     """Replace characters that databases cannot store, such as NUL in compiler output, with U+FFFD.
 
     Args:
-        value: a string, or dataclasses, mappings and tuples of strings and other values.
+        value: a string, or dataclasses, mappings and tuples that contain strings and other values. Strings in other
+            containers, such as lists, are not changed.
 
     Returns:
-        A copy of the value with these characters replaced.
+        The value itself if it contains no such character, else a copy in which the characters are replaced.
     """
     found: Any = _storable(value)
     return found  # type: ignore[no-any-return]

@@ -9,7 +9,7 @@ MAX_SHOWN = 100
 """Maximum number of characters of a wrong name that an error message repeats."""
 
 _LONG = 1000
-"""Maximum length of a list of names in a message that suggests the closest name. Longer lists are omitted."""
+"""Maximum number of characters of the list of names in a message that suggests a name. A longer list is omitted."""
 
 _ALIASES: Sequence[tuple[str, Sequence[str]]] = (
     (r"(?:sm|compute|cc|arch)?[ _-]?(\d{1,2})[._]?(\d)[af]?", (r"sm_\1\2",)),
@@ -64,7 +64,8 @@ def closest(name: str, known: Collection[str], *, cutoff: float = 0.6) -> str | 
     """Return the known name that a user probably means; None if no name is similar.
 
     A name matches if it differs only in case and separators, if it is another tool's name for the same thing
-    (`_ALIASES`), if it is misspelt, or if it is one word of exactly one known name.
+    (`_ALIASES`), if it is misspelt, or if it is one word of exactly one known name. If a name with dots does not match,
+    its part after the last dot is tried.
 
     Args:
         name: the wrong name.

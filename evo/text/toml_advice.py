@@ -42,7 +42,10 @@ def toml_advice(text: str, error: str) -> str:
 
 
 def _faulty(text: str) -> int | None:
-    """Return the number of the first faulty line, counted from 0; None if the text is valid TOML."""
+    """Return the number of the first faulty line, counted from 0; None if the text is valid TOML.
+
+    The result is -1 if the error does not name a line.
+    """
     try:
         tomllib.loads(text)
     except (ValueError, RecursionError) as error:

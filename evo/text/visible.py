@@ -38,7 +38,10 @@ def one_line(text: str) -> str:
 
 
 def on_one_line(text: str, words: Iterable[str]) -> str:
-    """Escape the tabs and line breaks of `words` where they occur in a message. Keep the message's own line breaks."""
+    """Escape the tabs and line breaks that a message repeats from `words`, and keep the message's own line breaks.
+
+    A tab or line break counts as repeated if the characters before and after it are the same as in one of the words.
+    """
     for word in words:
         for part in set(_AROUND_BREAK.findall(word)):
             text = text.replace(part, one_line(part))

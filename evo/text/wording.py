@@ -69,7 +69,10 @@ def distinct(value: float, limit: float, digits: int = 3, style: str = "g") -> t
 
 
 def factor_text(factor: float | None) -> str:
-    """Return a ratio of times with three digits, e.g. ``3.42×`` or ``1.70×``; a dash for None."""
+    """Return a ratio of times with three significant digits, e.g. ``3.42×`` or ``1.70×``; a dash for None.
+
+    Ratios of 100 or more are rounded to whole numbers.
+    """
     if factor is None:
         return "–"
     return f"{factor:,.0f}×" if factor >= 100 else f"{factor:#.3g}".rstrip(".") + "×"
@@ -98,7 +101,11 @@ def processes_text(count: int) -> str:
 
 
 def timed_text(count: int) -> str:
-    """Return text that states which process measured a time, e.g. ``in the first of 5 fresh processes``."""
+    """Return text that states which process measured a time, e.g. ``in the first of 5 fresh processes``.
+
+    Args:
+        count: number of processes of the measurement.
+    """
     return f"in the first of {count} fresh processes" if count > 1 else "in one fresh process"
 
 

@@ -91,7 +91,10 @@ def _cached(parts: Mapping[str, float | None]) -> str:
 
 
 def first_lines(text: str, count: int = LOG_LINES) -> str:
-    """Return the first `count` lines of a compiler log, which usually contain the cause of an error."""
+    """Return the first `count` lines of a compiler log, which usually contain the cause of an error.
+
+    If lines are omitted, a last line states their number.
+    """
     lines = text.strip().splitlines()
     rest = f"\n… {len(lines) - count} more lines" if len(lines) > count else ""
     return "\n".join(lines[:count]) + rest
@@ -175,7 +178,8 @@ def failure_text(outcome: Outcome) -> str | None:
 def error_lines(log: str, count: int = ERROR_LINES) -> str:
     """Return the lines of a compiler's output that contain an error, each with the two lines that follow it.
 
-    Long lines are shortened.
+    If no line contains an error, all lines count. Of these lines, the first `count` are returned. Long lines are
+    shortened.
     """
     lines = log.strip().splitlines()
     kept = sorted({index + more for index, line in enumerate(lines) if _ERROR.search(line) for more in range(3)})
@@ -187,8 +191,11 @@ def error_lines(log: str, count: int = ERROR_LINES) -> str:
 def output_start(log: str, count: int, remedy: str) -> str:
     """Return at most `count` lines of a compiler's output, from its first error or, without errors, its first warning.
 
+    Without either, the output is returned from its first line. If the output has more than `count` lines, a last line
+    states the numbers of omitted lines and of warnings. An output of at most `count` lines is returned whole.
+
     Args:
-        remedy: text that follows the numbers of omitted lines and of warnings, and states how to see all lines.
+        remedy: text at the end of the last line, which states how to see all lines.
     """
     lines = log.strip().splitlines()
     if len(lines) <= count:

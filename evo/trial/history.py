@@ -25,8 +25,8 @@ class History:
         seen: number of trials that had ended when each trial was proposed, in the order of `asked`. Together with
             `finished`, this gives the complete order of events.
         position: index in `finished` of each ended trial, by trial number.
-        corrected: cost of trials whose later, longer measurement was worse than the quick samples, by trial number and
-            in order of correction. The trials' outcomes are not changed.
+        corrected: costs that replace those of the quick samples, because a longer measurement of the trial's binary
+            gave a higher cost. By trial number, in order of correction. The trials' outcomes are not changed.
     """
 
     def __init__(self) -> None:
@@ -72,7 +72,7 @@ class History:
         return self.corrected.get(trial.number, trial.cost)
 
     def with_costs(self, cost_of: Callable[[Trial], float]) -> "History":
-        """Return a copy of the history in which the trials have new costs.
+        """Return a copy of the history in which the trials have new costs. Corrections are not copied.
 
         Args:
             cost_of: returns the new cost of an ended trial that has a cost.
@@ -99,6 +99,8 @@ class History:
 
     def kernels(self, count: int, *, excluding: Collection[str] = ()) -> list[Trial]:
         """Return at most `count` trials with different binaries, best first.
+
+        Trials without a binary digest count as different from all others.
 
         Args:
             excluding: digests of binaries whose trials are skipped.

@@ -76,7 +76,7 @@ class Bars:
 
     Attributes:
         prune_us: a slower candidate is stopped, and its median is not used for ranking.
-        shorten_us: a slower candidate is not an elite, so fewer samples suffice to rank it.
+        shorten_us: a slower candidate is not one of the fastest trials (elites), so fewer samples suffice to rank it.
         hopeless_us: a candidate whose first verified calls are slower is stopped before its other cases are verified.
     """
 

@@ -29,7 +29,7 @@ class DeviceLostError(EvoError, RuntimeError):
 
     Attributes:
         killed: True if a signal ended the kernel's process, and another process may have sent this signal.
-        misaligned: True if an instruction that needs an aligned address used an unaligned one.
+        misaligned: True if the reason is probably an unaligned address in an instruction that needs an aligned one.
     """
 
     def __init__(self, reason: str, *, killed: bool = False, misaligned: bool = False) -> None:
@@ -60,11 +60,12 @@ class Placement:
     - ``page``: the buffer begins at the start of a page, and has a guard band on both sides.
     - ``first``: the buffer begins at the start of a page, and the page before is inaccessible.
     - ``last``: the buffer ends directly before an inaccessible page.
-    - ``unaligned``: the buffer begins inside a page, with only the alignment that its argument requires.
+    - ``unaligned``: most buffers begin inside a page, with only the alignment that their arguments require. On average,
+      a quarter of the buffers begin at the start of a page.
 
     Attributes:
         where: one of these four names.
-        shift: for ``unaligned``, an integer that selects the offset in the page. Any integer is valid.
+        shift: for ``unaligned``, an integer that selects the offset of each buffer in its page. Any integer is valid.
     """
 
     where: Literal["page", "first", "last", "unaligned"] = "page"
@@ -77,8 +78,8 @@ class CallMode:
 
     Attributes:
         own_thread: True to call the kernel on a new thread.
-        perturb: True to write arbitrary bytes to each block of memory that the kernel allocates.
-        stack_bytes: stack size of the new thread in bytes.
+        perturb: True to fill each block that the kernel allocates with malloc with a byte other than 0.
+        stack_bytes: stack size of the new thread in bytes. Ignored if `own_thread` is False.
     """
 
     own_thread: bool = False
@@ -100,6 +101,8 @@ class Pace(Protocol):
 
     def change_between(self, change: Callable[[], None]) -> int:
         """Pause the batch after the current call, call `change`, and end the batch after one more kernel call.
+
+        If the batch has already ended, `change` is not called.
 
         Returns:
             The number of calls that had ended before the change. If the batch made more calls than this number, its
@@ -130,9 +133,10 @@ class Overlap:
     """Result of consecutive calls during which another core changed buffers.
 
     Attributes:
-        made: number of calls.
+        made: number of calls that were made.
         call_us: average processor time of a call in µs. It does not contain the time in which other programs used the
-            core. None if the system counted no processor time, which was seen in a virtual machine.
+            core. None if the average is below `evo.text.limits.SHORTEST_US`. A virtual machine was seen to count no
+            processor time at all.
     """
 
     made: int
@@ -204,12 +208,12 @@ class Buffers(Protocol):
     def same_outputs(self, others: "Sequence[Buffers]") -> list[bool]:
         """Return for each of `others` whether all its outputs equal the outputs of this set bit for bit.
 
-        The outputs are compared on the device.
+        The outputs are compared on the device. On a GPU, their 64-bit checksums are compared.
         """
         ...
 
     def read(self, name: str) -> NDArray[Any]:
-        """Return a host copy of an output, in its shape and dtype."""
+        """Return a host copy of an output, in its shape and its stored dtype (`Argument.stored`)."""
         ...
 
     def distance(self, name: str, reference: NDArray[Any]) -> Distance:
@@ -230,11 +234,11 @@ class Buffers(Protocol):
 
 
 class Timer(Protocol):
-    """Measures the time of a call in samples. Its buffers and the number of calls per sample are fixed."""
+    """Measures the time of a call in samples. A sample is the average time of several consecutive calls."""
 
     @property
     def calls(self) -> int:
-        """Number of calls whose average is one sample."""
+        """Number of calls per sample. On a busy machine, some timers increase it, or make more calls for one sample."""
         ...
 
     @property
@@ -268,9 +272,10 @@ class Session(Protocol):
         ...
 
     def limit_memory(self, most_bytes: int) -> None:
-        """Limit the memory that kernels may allocate, if the device can count this memory separately.
+        """Limit the memory that kernels may allocate. Do nothing if kernels of this device allocate no memory.
 
-        The limit applies to kernels that are loaded after this call.
+        The limit applies to kernels that are loaded after this call. A session may choose a lower limit if the machine
+        has less free memory.
         """
         ...
 
@@ -288,12 +293,13 @@ class Session(Protocol):
         Loading may continue in the background. When the handle is deleted, the kernel is unloaded.
 
         Args:
-            elsewhere: number that selects a group of cores on which no calls are timed. If None, the kernel runs on the
-                cores for timing.
+            elsewhere: number that selects a group of cores on which no calls are timed. If the number is even, OpenMP
+                uses one thread by default. If None, the kernel runs on the cores for timing.
 
         Raises:
-            LaunchError: the binary cannot be loaded, it lacks the entry, or the launch exceeds the device's limits. If
-                loading continues in the background, the first use of the kernel raises the error.
+            LaunchError: the binary cannot be loaded, it lacks the entry or imports a forbidden function, or the launch
+                exceeds the device's limits. If loading continues in the background, the first use of the kernel raises
+                the error.
         """
         ...
 
@@ -302,13 +308,14 @@ class Session(Protocol):
 
         Raises:
             MemoryError: the buffers do not fit into memory.
+            LaunchError: there are too many arguments, or a scalar cannot be passed.
         """
         ...
 
     def allocate_sets(
         self, arguments: Sequence[Argument], inputs: Mapping[str, NDArray[Any]], count: int
     ) -> Sequence[Buffers]:
-        """Allocate `count` buffer sets with the same inputs."""
+        """Allocate `count` buffer sets with the same inputs. The errors are those of `allocate`."""
         ...
 
     def call(self, kernel: Any, buffers: Buffers, mode: CallMode = CallMode()) -> None:
@@ -321,7 +328,9 @@ class Session(Protocol):
         ...
 
     def timer(self, kernel: Any, sets: Sequence[Buffers], *, once: bool = False) -> Timer:
-        """Return a timer that calls the kernel on the sets in rotation. One set gives hot times, many sets cold times.
+        """Return a timer of calls that use the sets about equally often. One set gives hot times, many sets cold times.
+
+        The sets are used in rotation or, on a CPU, in a random order.
 
         Args:
             once: True to make exactly one call per set in each sample, even if the sample is then very short.
@@ -357,6 +366,9 @@ class Session(Protocol):
             kernel: the kernel to check. If None, all loaded kernels are checked.
             brief: True to check only if a later call could hide a fault, such as a late write to an output. The caller
                 must call this method again later, with `brief=False`.
+
+        Raises:
+            InvalidMeasurementError: the times that a kernel's process reported are impossible.
         """
         ...
 
@@ -388,8 +400,8 @@ class HostSession(Session, Protocol):
         Args:
             calls: number of calls of the first thread. The second thread calls the kernel at least once on each set of
                 the second half.
-            jitter: seed of random waits between the calls of the second thread. If 0, both threads start each call at
-                the same time.
+            jitter: seed of random waits between the calls of the second thread. If 0, this thread does not wait. The
+                first calls of both threads always start at the same time.
         """
         ...
 
@@ -401,25 +413,25 @@ class HostSession(Session, Protocol):
             change: function that changes buffers. It starts together with the first call.
 
         Returns:
-            The number and the time of the calls, or None if no second core is available.
+            The number and the time of the calls, or None if calls are not pinned to cores or there is no other core.
         """
         ...
 
     def batch_timer(self, kernel: Any, sets: Sequence[Buffers], calls: int, *, behind: bool = True) -> Timer:
-        """Return a timer that calls the kernel on the sets in rotation, `calls` times per sample.
+        """Return a timer that calls the kernel `calls` times per sample, on the sets in a random order.
 
         Args:
-            behind: when the contents of arguments that the kernel changes are restored. If True, the arguments of a set
-                are restored after the call on the next set, so that only the outputs of the last call are kept. If
-                False, the arguments are restored before each call.
+            behind: when the arguments that need certain contents before a call are restored. If True, the arguments of
+                a set are restored after the call on the next set, so that only those of the last call keep their
+                results. If False, the arguments are restored just before each call.
         """
         ...
 
     def visit_timer(self, kernel: Any, sets: Sequence[Buffers], calls: int) -> Timer:
         """Return a timer that repeats calls on the first set, and in each sample makes one call on each other set.
 
-        The calls on the other sets are at random positions in the sample. A sample has about `calls` calls, at least
-        one per set.
+        The calls on the other sets are at random positions in the sample. A sample has `calls` calls, but at least one
+        per set, and at most as many as one request to the kernel's process permits.
         """
         ...
 
@@ -445,10 +457,13 @@ class Driver(Protocol):
     def discover(self, folder: Path) -> list[Device]:
         """Return all devices of this kind on this machine.
 
-        The list is empty if libraries or drivers for the devices are missing.
+        The list is empty if libraries, drivers or compilers for the devices are missing.
 
         Args:
             folder: cache folder of the worker, for results that are measured or compiled once per machine.
+
+        Raises:
+            EvoError: the devices cannot be examined.
         """
         ...
 
@@ -473,6 +488,10 @@ class Driver(Protocol):
 
         Args:
             folder: cache folder of the worker, for results that are measured or compiled once per machine.
+
+        Raises:
+            DeviceUnfitError: the device cannot be opened.
+            EvoError: the device does not have the cores that the objective requires, or runs no kernels.
         """
         ...
 

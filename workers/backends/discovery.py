@@ -15,7 +15,7 @@ class Discovery:
     """Devices of a machine.
 
     Attributes:
-        devices: devices, in the order of their kinds.
+        devices: devices, in the order of the given kinds.
         faults: error by kind, for the kinds whose devices cannot be examined.
     """
 
@@ -30,7 +30,7 @@ def discovered(kinds: Sequence[DeviceKind], cache: Path) -> Discovery:
         cache: folder for facts about the devices; see `Driver.discover`.
 
     Raises:
-        EvoError: the devices of a kind cannot be examined, and there are no others.
+        EvoError: the devices of a kind cannot be examined, and no device of another kind was found.
     """
     faults: dict[DeviceKind, EvoError] = {}
 

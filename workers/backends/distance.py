@@ -23,12 +23,13 @@ class Distance:
 
     Attributes:
         elements: number of elements.
-        unwritten: number of elements whose bytes still equal `POISON`, or None for integers, for which these bytes can
-            be a correct value.
-        not_finite: number of elements that are NaN or infinite, including unwritten elements.
-        squares: sum of the squared differences of finite elements.
-        max_abs: largest absolute difference of finite elements. For integers, it is rounded up if float64 cannot
-            represent it exactly.
+        unwritten: number of elements whose bytes still equal `POISON`, or None for integers and bools. These bytes can
+            be a correct integer.
+        not_finite: number of elements whose difference from the expected value is NaN or infinite, including unwritten
+            elements.
+        squares: sum of the squares of the finite differences.
+        max_abs: largest absolute value of the finite differences. For integers, a value from `EXACT_INTEGERS` on is
+            rounded up, because float64 cannot represent all larger integers.
     """
 
     elements: int
@@ -79,7 +80,11 @@ def distance(values: NDArray[Any], reference: NDArray[Any], dtype: str | None = 
 
 
 def not_below(difference: float) -> float:
-    """Return an upper bound of the exact difference of two integers. `difference` is the rounded difference."""
+    """Return an upper bound of the exact absolute difference of two integers.
+
+    Args:
+        difference: absolute difference, rounded to float64.
+    """
     return difference if difference < EXACT_INTEGERS else float(np.nextafter(difference, np.inf))
 
 

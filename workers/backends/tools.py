@@ -53,7 +53,8 @@ class Sanitizer(Protocol):
     def examine(self, subjects: Sequence[Subject], *, timeout_s: float) -> Sequence[Sanitized]:
         """Examine cases of a candidate in one run of each tool. A finding does not name its case.
 
-        Return one result per tool, in an order that does not depend on the cases.
+        Return one result per tool, in an order that does not depend on the cases. If `together` is False, `subjects`
+        must contain exactly one case.
 
         Raises:
             GaveUp: the job was interrupted.
@@ -65,7 +66,10 @@ class Profiler(Protocol):
     """Interface of a profiler. Faults of candidates and missing tools are results, not exceptions."""
 
     def profile(self, subject: Subject, *, cold: bool, timeout_s: float) -> Profiled:
-        """Profile one launch. If `cold` is True, the caches are emptied before the launch.
+        """Profile one launch of the kernel: the first, if a call has several.
+
+        Args:
+            cold: True to empty the caches before the launch. False to make untimed calls first, which fill the caches.
 
         Raises:
             GaveUp: the job was interrupted.

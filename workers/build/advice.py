@@ -260,7 +260,7 @@ def _instructions(log: str) -> Iterator[str]:
 
 
 def _placeholders(macros: Macros | None) -> Iterator[str]:
-    """Yield advice if a source that is not a template contains template placeholders."""
+    """Yield advice on the first template placeholder in a source that is not a template."""
     if macros is not None:
         for name in re.findall(r"\{\{\s*(\w+)\s*\}\}", macros.text):
             if name in macros.kinds:
@@ -278,7 +278,7 @@ def _limits(log: str) -> Iterator[str]:
 
 
 def redefinition(log: str, unit: Unit, macros: Macros | None) -> str | None:
-    """Return an error message if a header redefines a macro of the family, else None.
+    """Return an error message if a header redefines or undefines a macro of the family, else None.
 
     Redefinitions in the source itself are allowed, because they may follow the last use of the macro.
     """
@@ -341,7 +341,10 @@ def _names_at(location: _Place, own: bool, macros: Macros, *, misread: bool) -> 
 
 
 def _pragmas(locations: Iterable[_Place], macros: Macros | None) -> Iterator[str]:
-    """Yield advice for macros in pragmas in which the compiler does not expand macros, e.g. GCC's ``unroll``."""
+    """Yield advice for each pragma that contains a macro and causes an error.
+
+    Compilers do not expand macros in some pragmas, e.g. in GCC's ``unroll``.
+    """
     if macros is None:
         return
     for location in locations:

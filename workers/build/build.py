@@ -71,18 +71,20 @@ class Built:
     Attributes:
         folder: folder with the binaries, until `discard` is called.
         refusal: outcome of a config that cannot be measured, or None if `kernels` are ready.
-        kernels: kernels by case name.
+        kernels: kernels by case name; empty if `refusal` is set.
         uncovered: reason by case name, for the cases whose problem the config does not support.
         digest: digest of all binaries and launches. Configs with equal digests have identical kernels. None if
             `refusal` is set.
         source: source of the kernel for the searched problem; None if it could not be rendered.
-        sources: sources by case name.
-        binary, ptx: binary and PTX of the kernel for the searched problem; None if it could not be compiled.
-        headers: paths of the files that `source` includes, by their names in an export.
+        sources: sources by case name; empty if `refusal` is set.
+        binary, ptx: binary and PTX of the kernel for the searched problem; None if this kernel could not be compiled,
+            or exceeds a limit.
+        headers: paths of the kernel's own headers that `source` includes, by their names in an export; empty if
+            `binary` is None.
         log: output of the compiler for all cases, without repetitions.
-        resources: resources that the kernel for the searched problem uses. Also set if the config exceeds a limit.
+        resources: resources that the kernel for the searched problem uses, by name. Also set if it exceeds a limit.
         mechanisms: hardware features that the kernel for the searched problem uses, and the problem fields over which
-            its blocks are distributed.
+            its blocks are distributed; empty if `refusal` is set.
         render_s: duration of rendering in seconds.
         compile_s: duration of compiling in seconds.
     """
@@ -154,7 +156,8 @@ class Builder:
 def _with_timed_binary(judged: Built, timed: Built) -> Built:
     """Return the build for the device (`timed`), with the resources of the build for the target (`judged`).
 
-    The resources of the build for the device are added with the prefix ``native_``.
+    The names of the resources of the build for the device get the prefix ``native_``. The digest depends on both
+    builds. The logs are joined, and the durations are added up.
     """
     digests = f"{judged.digest} {timed.digest}".encode()
     return replace(

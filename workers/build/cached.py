@@ -43,7 +43,7 @@ def compile_cached(compiler: Compiler, cache: Cache, unit: Unit, *, timeout_s: f
     - The source tests for headers whose names only a preprocessor can determine.
 
     Raises:
-        MachineExhausted: the compiler failed because the disk is full.
+        MachineExhausted: the compiler failed because the disk is full, over a quota, or read-only.
     """
     question = _question(compiler, unit)
     found = None if question is None else cache.get(question)

@@ -31,7 +31,10 @@ read other files that it does not report.
 
 
 def digests_of_files(paths: Sequence[str]) -> list[str] | None:
-    """Return the SHA-256 of each file, or None if a file may make the compiler read files that are not in `paths`."""
+    """Return the SHA-256 of each file, and ``absent`` for a file that cannot be read.
+
+    The result is None if a file may make the compiler read files that are not in `paths`.
+    """
     found: list[str] = []
     for path in paths:
         digest = _digest(path)
@@ -53,7 +56,7 @@ def listed_files(dependencies: Path) -> list[str] | None:
 
 
 def new_since(time_s: float, paths: Iterable[str]) -> bool:
-    """Return True if a file changed at or after a time (Unix time in seconds)."""
+    """Return True if a file changed at or after a time (Unix time in seconds). Missing files are ignored."""
     for path in paths:
         try:
             status = Path(path).stat()

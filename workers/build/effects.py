@@ -73,11 +73,11 @@ class OutOfTime(Exception):
 
 
 def idle_tunables(space: Space, differ: Callable[[Config, Config], bool]) -> tuple[Idle, ...]:
-    """Return the tunables whose values do not change the kernel.
+    """Return the tunables for which no tested value changes the kernel.
 
     Args:
         differ: function that returns True if two configs give different kernels. If it raises `OutOfTime`, the check
-            ends.
+            ends, and the tunables that were found so far are returned.
     """
     default, found = space.default(), dict[str, Idle]()
     with suppress(OutOfTime):
@@ -102,9 +102,9 @@ def _neighbours_of(space: Space, config: Config, name: str) -> list[Config]:
 
 
 def _contexts(space: Space, default: Config, name: str) -> Iterator[tuple[Config, Config]]:
-    """Yield pairs of configs that differ only in the tunable `name`.
+    """Yield at most `CONTEXTS` pairs of configs. The configs of a pair differ only in the tunable `name`.
 
-    Different pairs have different values of other tunables.
+    The pairs differ from each other in the values of other tunables.
     """
     changed = [
         [each for each in space.neighbours(default, "hamming") if each[other] != default[other]]
@@ -172,7 +172,10 @@ class _Kernels:
         return self._digest(self._unit(config)[0]) is not None
 
     def differ(self, one: Config, other: Config) -> bool:
-        """Return True if the launches or binaries of two configs differ, or if only one of them compiles."""
+        """Return True if the launches or binaries of two configs differ.
+
+        Also return True if one of them cannot be rendered, or if only one of them compiles.
+        """
         if _now_s() > self.ends_s:
             raise OutOfTime
         try:

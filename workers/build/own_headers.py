@@ -37,7 +37,8 @@ def own_headers(reads: Iterable[str], unit: Unit) -> dict[str, str]:
 def contents(headers: Mapping[str, str]) -> dict[str, bytes]:
     """Return the contents of headers by name.
 
-    The result is empty if a header is missing, or if the headers are too large to be stored with a trial.
+    The result is empty if a header is missing, or if there are too many headers, or too large ones, to be stored with a
+    trial.
     """
     try:
         total = sum(Path(path).stat().st_size for path in headers.values())

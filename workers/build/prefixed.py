@@ -11,8 +11,8 @@ _LINE = re.compile(r'^#line 1 "([^"\n]+)"\n', re.MULTILINE)
 def write_source(source: str, folder: Path, suffix: str) -> str:
     """Write a source to a file in `folder`, and return the name of the file.
 
-    The family's source without the macros is also written, to the file that ``#line`` names. Compilers print lines of
-    this file in their messages.
+    If the source begins with macros, and its ``#line`` names a file without a folder, the family's source without the
+    macros is also written, to this file. Compilers print lines of this file in their messages.
     """
     name, named = f"kernel{suffix}", _LINE.search(source)
     own = "" if named is None else PurePosixPath(named[1]).name

@@ -58,7 +58,7 @@ class Held:
             self._revoked.discard(_key(lease))
 
     def revoke(self, attempt_ids: Iterable[int]) -> set[int]:
-        """Mark the leases of these attempts as revoked. Return those of the attempts whose leases the worker has."""
+        """Mark the leases of these attempts as revoked. Return the ids of the attempts whose leases were marked."""
         with self._lock:
             revoked = set(attempt_ids)
             revoked_leases = [lease for lease in self._leases.values() if lease.attempt_id in revoked]
@@ -215,7 +215,7 @@ class Claims:
         self._unable[search_id] = now_s + UNABLE_S
 
     def _assignment(self, lease: Lease, copy: Copy) -> Assignment:
-        """Return the search settings and the family of a lease. All leases of a search share one `Assignment`."""
+        """Return the search settings and the family of a lease. Consecutive leases of a search share one object."""
         key = lease.terms.key
         if key not in self._assignments:
             self._assignments = {key: Assignment(terms=lease.terms, copy=copy)}

@@ -33,7 +33,7 @@ from workers.jobs.stopwatch import Status
 from workers.system.scratch import scratch, sweep_scratch
 
 BEAT_S = 5.0
-"""Maximum seconds between heartbeats. The service's replies list revoked leases."""
+"""Maximum interval between heartbeats in seconds. Short leases reduce it. The service's replies list revoked leases."""
 _TICK_S = 0.25
 
 STARTING_S = 10.0
@@ -291,7 +291,7 @@ class Worker:
         return min([BEAT_S, *(lease.lease_s / 3 for lease in self._context.held.leases)])
 
     def _attempts(self) -> list[int]:
-        """Return the ids of attempts whose leases must be renewed: those of current jobs and of undelivered results."""
+        """Return the ids of attempts whose leases must be renewed: those of claimed jobs and of undelivered results."""
         attempts = [lease.attempt_id for lease in self._context.held.leases]
         return list(dict.fromkeys([*attempts, *self._context.outbox.waiting]))
 

@@ -22,11 +22,11 @@ class Health:
         self._in_a_row += 1
 
     def passed(self) -> None:
-        """Record that the known-good kernel succeeded."""
+        """Record that the known-good kernel succeeded. The count of candidates is not reset."""
         self._in_a_row = 0
 
     def forget(self) -> None:
-        """Reset all counts, after a person cleared the device."""
+        """Reset all counts while the device is quarantined, so that it starts without failures once it is cleared."""
         self._candidates.clear()
         self._in_a_row = 0
 

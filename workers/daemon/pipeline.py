@@ -20,7 +20,7 @@ FEW_CORES = 4
 """Number of cores below which a compiler disturbs measurements on the CPU."""
 
 PORTIONS = 8
-"""Jobs are requested as soon as one in `PORTIONS` places of the pipeline is free. If more places had to be free,
+"""Jobs are requested when at least 1 / `PORTIONS` of the places in the pipeline are free. With a larger fraction,
 requests would be larger, and the first job of a request would be delayed until the service has proposed all its jobs.
 """
 
@@ -31,6 +31,8 @@ _LOOK_S = 0.1
 """Seconds between two checks whether waiting for a build was interrupted."""
 
 LEAST_JOBS = 4
+"""Number of jobs to which the pipeline shrinks at most."""
+
 ENOUGH = 6
 """Number of built jobs above which the pipeline shrinks, because it contains more jobs than the device needs."""
 
@@ -67,7 +69,7 @@ class Pending:
 
     @cached_property
     def building(self) -> Future[Prepared]:
-        """Result of the build, once it has ended. The first access starts the build."""
+        """Future with the result of the build. The first access starts the build."""
         return self.start()
 
 
@@ -200,7 +202,7 @@ class Performed:
 
     Attributes:
         lock_s: seconds of waiting for another process that had locked the device.
-        proof_s: seconds spent on running a known-good kernel after the candidate crashed.
+        proof_s: seconds spent on running a known-good kernel after the candidate crashed or exceeded a time limit.
     """
 
     report: Report

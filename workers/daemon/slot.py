@@ -34,10 +34,10 @@ PAUSE_S, LONGEST_PAUSE_S = 1.0, 10.0
 """Minimum and maximum pause in seconds while the service is unavailable, or after a job failed on this machine."""
 
 MEND_S, LONGEST_MEND_S = 5.0, 60.0
-"""Minimum and maximum pause in seconds after a known-good kernel failed on the device."""
+"""Minimum and maximum pause in seconds after a known-good kernel failed on the device or the disk was unusable."""
 
 MOST_BROKEN = 1000
-"""Maximum number of jobs whose failures are counted. Counts of older jobs are dropped."""
+"""Maximum number of jobs whose failures are counted. When it is reached, all counts are reset."""
 
 LONGEST_REASON = 2_000
 """Maximum number of characters of a reason that the service accepts."""
@@ -133,6 +133,9 @@ class Slot:
     def acknowledge(self, report: SlotReport, *, set_aside: bool) -> None:
         """Apply the service's reply to the heartbeat that contained `report`.
 
+        The reply is ignored if the slot has a fault that `report` does not contain, because the service does not know
+        this fault yet.
+
         Args:
             set_aside: True if the service keeps the device in quarantine.
         """
@@ -201,7 +204,10 @@ class Slot:
         self._meter.take()
 
     def _finish(self, pending: Pending) -> None:
-        """Execute a built job, and queue its result for delivery. If this fails, give the lease back to the service."""
+        """Wait for the build of a job, execute the job, and queue its result for delivery.
+
+        If the job has no result, give the lease back to the service, unless it was revoked.
+        """
         lease = pending.lease
         built: Preparation = {}
         try:

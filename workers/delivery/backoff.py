@@ -9,7 +9,7 @@ class Backoff:
 
     Args:
         first_s: duration of the pause after the first failure in seconds. It is doubled after each additional failure,
-            up to `longest_s`.
+            up to `longest_s`. Each pause is shortened at random, at most to half of this duration.
     """
 
     def __init__(self, stopping: threading.Event, *, first_s: float, longest_s: float) -> None:

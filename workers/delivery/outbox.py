@@ -22,7 +22,9 @@ MOST_AT_ONCE = 32
 """Maximum number of results in one request."""
 
 MOST_ENCLOSED_BYTES = 4 << 20
-"""Maximum total size in bytes of the artefacts in one request. Others are uploaded first, in separate requests."""
+"""Maximum total size in bytes of the artefacts in one request, halved whenever the service refuses a request as too
+large. Other artefacts are uploaded first, in separate requests.
+"""
 
 MOST_TRIES = 5
 """A result is set aside (kept, but not sent again) if the service fails in this many attempts to deliver it."""
@@ -46,7 +48,9 @@ def digest_of(content: bytes) -> str:
 
 
 class Outbox:
-    """Stores every result on disk until the service has accepted or refused it. A background thread delivers results.
+    """Stores every result on disk until the service has accepted it. A background thread delivers results.
+
+    A refused result stays on disk for inspection, but is not sent again.
 
     Attributes:
         stuck: True if the service currently accepts no results. The worker then requests no jobs.
@@ -100,12 +104,12 @@ class Outbox:
         self._due.set()
 
     def wait(self, timeout_s: float) -> None:
-        """Wait until all results were delivered, at most `timeout_s` seconds."""
+        """Wait until all results were delivered or set aside, at most `timeout_s` seconds."""
         with self._forgotten:
             self._forgotten.wait_for(lambda: not self._waiting, timeout_s)
 
     def flush(self) -> bool:
-        """Deliver the waiting results, oldest first. Return True if all results were delivered.
+        """Deliver the waiting results, oldest first. Return True if all results were delivered or set aside.
 
         Raises:
             AccessDenied: the service refuses this worker. Undelivered results stay on disk.
@@ -148,7 +152,7 @@ class Outbox:
             return list(self._waiting.values())[:MOST_AT_ONCE]
 
     def _settle(self, results: Sequence[PendingResult], *, enclose: bool = True) -> bool:
-        """Deliver results. Return False if the service currently accepts no results.
+        """Deliver results. Return False if some of them must be sent again later.
 
         A result that the service refuses does not prevent the delivery of other results.
 
@@ -251,7 +255,7 @@ class Outbox:
         self._forget(result)
 
     def _refused(self, result: PendingResult, error: ServiceError | InvalidInput) -> bool:
-        """Set aside a result that the service refuses, or that it failed to process in `MOST_TRIES` attempts.
+        """Set aside a result that the service has refused, or has failed to process in `MOST_TRIES` attempts.
 
         Return True if the result was set aside.
         """

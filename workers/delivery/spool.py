@@ -1,4 +1,4 @@
-"""Stores each result in a file until the service has accepted or refused the result."""
+"""Stores each result in a file until the service has accepted the result. Refused results are kept for inspection."""
 
 import hashlib
 from collections.abc import Mapping
@@ -74,7 +74,7 @@ class Spool:
             self.trouble = None
 
     def drop(self, result: PendingResult) -> None:
-        """Delete a result that the service has accepted or refused."""
+        """Delete a result that the service has accepted or no longer needs."""
         with suppress(OSError):  # if writing failed, there is no file
             self._path(result).unlink(missing_ok=True)
 
@@ -90,7 +90,10 @@ class Spool:
                 old.unlink()
 
     def left(self) -> list[PendingResult]:
-        """Return the undelivered results of earlier processes, sorted by attempt id."""
+        """Return the undelivered results of earlier processes, sorted by attempt id.
+
+        Unreadable and damaged files are left out. Damaged files are kept for inspection like refused results.
+        """
         results = []
         for path in self._folder.glob("*.json"):
             try:

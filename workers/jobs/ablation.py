@@ -85,7 +85,10 @@ class Ablation:
         return index in self._found
 
     def _measure(self, indices: Sequence[int]) -> None:
-        """Measure these changes. If one of them fails, measure the remaining changes in a new process."""
+        """Measure these changes. If one of them fails, measure the remaining changes in a new process.
+
+        If it is unknown which change failed, measure each change in its own process.
+        """
         left = list(indices)
         while left:
             try:
@@ -138,7 +141,12 @@ class Ablation:
                 raise ChangeFault(fault.outcome, index) from None
 
     def _require_correct(self, compared: Compared, indices: Sequence[int]) -> None:
-        """Reject changes whose outputs were wrong during timing."""
+        """Check that all outputs were right during timing.
+
+        Raises:
+            ChampionFault: an output of the champion was wrong.
+            ChangeFault: an output of a change was wrong.
+        """
         if (wrong := refusal(compared.answers[CHAMPION])) is not None:
             raise ChampionFault(wrong)
         for index in indices:

@@ -1,6 +1,6 @@
 """Confirmation: times a challenger, the incumbent and the baselines in interleaved rounds, in fresh processes.
 
-If the samples would promote the challenger, it is also examined with sanitizers and a profiler.
+If the samples lead to a promotion, the challenger is also examined with sanitizers and a profiler.
 """
 
 from collections.abc import Iterator, Mapping
@@ -77,6 +77,7 @@ class Confirmation:
 
         Raises:
             UnfitError: the device is faulty.
+            MachineExhausted: the disk of this machine is full, over a quota, read-only or mounted ``noexec``.
             GaveUp: the job was interrupted.
         """
         for side in self._sides:
@@ -133,8 +134,8 @@ class Confirmation:
     def _repeated(self, report: ConfirmReport) -> ConfirmReport:
         """Return the report with the comparisons of additional processes.
 
-        Processes are added until the verdict is decided. They verify the kernels only on the timed case. If no
-        additional process is needed, the report is returned unchanged.
+        Processes are added until the verdict is decided. The additional processes verify the kernels only on the timed
+        case. If none is needed, the report is returned unchanged.
         """
         policy, given = self._terms.policy, [report.answers]
         if not undecided(report, policy, self._costs(report)):
@@ -160,7 +161,8 @@ class Confirmation:
     def _examined(self, report: ConfirmReport) -> ConfirmReport:
         """Return the report with the results of sanitizers and a profiler.
 
-        They run only if the challenger would be promoted according to its samples.
+        Sanitizers run only if the challenger would be promoted according to its samples. The profiler runs only if the
+        sanitizers then find no fault.
         """
         runners = self._instruments.runners
         runners.discard()  # end the runners that were prepared for more comparisons

@@ -1,5 +1,6 @@
-"""Executes jobs on a device: evaluates candidates (build, verify, quick gate), and times baselines.
+"""Executes jobs on a device: builds, verifies and times candidates, and times baselines.
 
+The *quick gate* is the short timing of a candidate after its verification. It ranks the trials of a search.
 Confirmations and ablations are passed to their own modules.
 
 A slot uses this module for leased jobs, and `workers.jobs.single` uses it without a service.
@@ -43,13 +44,15 @@ from workers.runner.pool import SPARE_THREADS, CandidateFault, Runners, TroubleE
 from workers.runner.protocol import Compare, Measure, Sampled, Verified, Verify
 
 Preparation: TypeAlias = Mapping[str, Built]
-"""Builds by role: ``candidate``, ``challenger``, ``incumbent``, ``champion``, or the index of a change."""
+"""Builds by role: ``candidate``, ``challenger``, ``incumbent``, ``champion``, or the index of a config in
+`Ablate.changed`, e.g. ``0``.
+"""
 
 BASELINE_S = 10.0
 """Approximate maximum duration in seconds of timing the baselines at the start of a search."""
 
 _ABOUT_TIMES = ("work", "inputs")
-"""Rules that compare times of calls, and may therefore fail by chance."""
+"""Names of the rules that compare times of calls, and may therefore fail by chance."""
 
 _OTHER_SHARE = 4
 """In the cache mode that the objective does not use, the quick gate divides the number of samples by this factor."""
@@ -67,10 +70,12 @@ class Performer(Protocol):
     def perform(self, work: Assignment, job: Job, built: Preparation) -> Report:
         """Execute the job.
 
-        The caller must have locked the device. A bad candidate results in an outcome, never in an exception.
+        The caller must have locked the device, unless the builds in `built` failed, so that no kernel will run. A bad
+        candidate results in an outcome, never in an exception.
 
         Raises:
             UnfitError: the device is faulty, so the candidate has no outcome.
+            MachineExhausted: the disk of this machine is full, over a quota, read-only or mounted ``noexec``.
             GaveUp: the job was interrupted.
         """
         ...
@@ -121,7 +126,7 @@ class Evaluator:
         self._overlaps = overlaps(kind)
         self._begun: set[str] = set()
         self._performing = False
-        # time of the fastest kernel that this process has measured, by id of the search
+        # by `SearchTerms.key`: the time of the fastest kernel that this process has measured; at first an empty list
         self._kernels_us: LruCache[str, list[float]] = LruCache(SEARCHES)
         self._beginning = threading.Lock()
         self._status = status or Status()
@@ -134,10 +139,11 @@ class Evaluator:
         self._runners.stand_by(self._modules)
 
     def prepare(self, work: Assignment, job: Job) -> Preparation:
-        """Return the builds of a job's configs, and collect warnings about the family.
+        """Return the builds of a job's configs. For a baseline job, also collect warnings about the family.
 
-        On a GPU, also wait until the job's first runner has computed its expected outputs. Later, the job has locked
-        the GPU, so the runner could not use it.
+        If the runner of an evaluation, or the first runner of a confirmation or baseline job, was started in advance on
+        a GPU, also wait until this runner has computed its expected outputs. Later, the job has locked the GPU, so the
+        runner could not use it.
         """
         first: Ahead | None = None
         match job:
@@ -190,17 +196,21 @@ class Evaluator:
                 self._runners.prepare(work, keeps_memory=True)
 
     def _start_runner(self, work: Assignment) -> None:
-        """Start a standby runner for the first process of a job on the CPU, unless this disturbs a measurement."""
+        """Start a standby runner for the first process of a job, unless this disturbs a measurement.
+
+        It is started only if the runners of the search need `SPARE_THREADS` threads, and only on devices whose
+        expected outputs are not computed in advance (see `overlaps`).
+        """
         with self._beginning:
             if not self._overlaps and not self._performing and work.terms.objective.threads == SPARE_THREADS:
                 self.stand_by()
 
     @contextmanager
     def _undisturbed_by_preparations(self) -> Iterator[None]:
-        """Context manager: no runner starts or computes expected outputs while a job runs inside the `with` block.
+        """Context manager: `prepare` starts no runner while a job runs inside the `with` block.
 
-        It first waits for the runners that are starting or computing. It does nothing on devices whose measurements
-        these runners do not disturb.
+        First wait until the runners that `prepare` has started are idle. On devices whose measurements these runners do
+        not disturb (see `overlaps`), do not wait, and let `prepare` start runners.
         """
         with self._beginning:
             self._performing = True
@@ -318,7 +328,7 @@ class Evaluator:
         return undisturbed(lambda: Ablation(self._runners, self._status, work, job, built).report())
 
     def prove(self, work: Assignment) -> None:
-        """Open the runner for the next trial. The runner first runs a known-good kernel."""
+        """End the search's runner, and open a new one for the next trial. To be opened, it runs a known-good kernel."""
         self._runners.drop(work)
         self._runners.of(work)
 
@@ -379,7 +389,7 @@ class Evaluator:
         return bars(terms.policy, self._kernels_us.get(terms.key, list), by_time=by_time)
 
     def _imports(self, work: Assignment) -> tuple[str, ...]:
-        """Return the modules that a runner for baselines imports in advance, if runners are started in advance."""
+        """Return the modules that a runner for baselines imports in advance; empty without `overlaps`."""
         return imports(work, baselines=True) if self._overlaps else ()
 
     @contextmanager
@@ -447,9 +457,10 @@ class Duplicates:
             self._of(lease.terms).expected.add(lease.job.number)
 
     def find(self, lease: Lease, digest: str) -> EvaluateReport | None:
-        """Return the report of an earlier trial whose binary has this digest, or None if none is found.
+        """Return the report of an earlier trial whose binary has this digest.
 
-        If the search has variants, the earlier trial may belong to a different variant.
+        Return None if there is no such trial, or if the request to the service fails. If the search has variants, the
+        earlier trial may belong to a different variant.
         """
         if (known := self._of(lease.terms).reports.get(digest)) is not None:
             return known
@@ -468,7 +479,10 @@ class Duplicates:
         return self._searches.get(terms.key, _Search)
 
     def _measured_all_before(self, lease: Lease) -> bool:
-        """Return True if this process measures all earlier trials of the search, so that no other reports exist."""
+        """Return True if this process measures all earlier trials of the search, so that no other reports exist.
+
+        The result is False for a search of a variant, because trials of other variants may have the same binary.
+        """
         if not isinstance(lease.job, Evaluate) or lease.terms.family.variant:
             return False
         mine = self._of(lease.terms).expected

@@ -1,8 +1,8 @@
 """Runs sanitizers on the correctness cases: first the smallest case, then the searched problem, then all others.
 
-Each tool examines several cases in one run if the sanitizer supports this, and several runs are concurrent. If a run
-with several cases finds a fault, or does not end in time, the cases are examined separately, so that the report names
-the case.
+If the sanitizer supports it, each tool examines a group of several cases in one run, and several runs are concurrent.
+The order above then applies within a group. If a run with several cases finds a fault, or does not end in time, the
+cases are examined separately, so that the report names the case.
 """
 
 import time
@@ -23,11 +23,11 @@ SubjectOf: TypeAlias = Callable[[str], AbstractContextManager[Subject]]
 files, and yields the `Subject` for a sanitizer."""
 
 TOGETHER_BYTES = 1 << 30
-"""Maximum total size in bytes of the buffers of the cases in concurrent runs, unless one case is larger. All their
-inputs are stored in files during the runs."""
+"""Maximum total size in bytes of the buffers of the cases in concurrent runs, unless one case is larger. The inputs of
+these cases are stored in files during the runs."""
 
 CASE_BYTES = 16 << 20
-"""Size in bytes of buffers that a tool examines in about the time in which it prepares the kernel of a case."""
+"""Cost of preparing the kernel of a case, in bytes: a tool needs about as long to examine buffers of this size."""
 
 _TOGETHER_SHARE = 0.5
 """Fraction of the remaining time that a run of several cases may use. The rest is left for separate runs."""
@@ -57,8 +57,8 @@ def sanitized(
 def groups_of(cases: Sequence[str], kernels: Mapping[str, KernelFile], at_once: int) -> list[list[str]]:
     """Divide the cases into groups that take about equally long, so that `at_once` groups can be examined concurrently.
 
-    The buffers of `at_once` groups have at most `TOGETHER_BYTES` bytes in total. A case with larger buffers forms its
-    own group.
+    The buffers of a group have at most `TOGETHER_BYTES` / `at_once` bytes. A case with larger buffers forms its own
+    group.
     """
     sizes = {case: sum(each.bytes for each in kernels[case].arguments) for case in cases}
     groups: list[list[str]] = [[] for _ in range(min(at_once, len(cases)))]

@@ -34,8 +34,9 @@ class EvaluatedConfig:
         waited_s: seconds of waiting for another process that had locked the device.
         trouble: error in reference.py that was found after the build of a CPU kernel failed, or None. After a
             successful build, such an error is raised as an exception.
-        doubt: reason why the time may be too low (see `Evaluator.doubt`), or None.
-        baselines: report of the baselines, or None if baselines were not requested or the config has no time.
+        doubt: reason why the time may be too low (see `Evaluator.doubt`), or None. Also None if the outcome is not
+            `Measured`.
+        baselines: report of the baselines, or None if baselines were not requested or the outcome is not `Measured`.
     """
 
     report: EvaluateReport
@@ -72,8 +73,8 @@ def evaluate_config(
         on_step: function that is called at the start of each step that may take long, with a description.
 
     Raises:
-        EvoError: there is no compiler or no folder for temporary files, or reference.py fails, hangs or violates its
-            contract. A bad candidate raises no exception.
+        EvoError: there is no compiler or no folder for temporary files, the device is faulty, or reference.py fails,
+            hangs or violates its contract. A bad candidate raises no exception.
     """
     if not structlog.is_configured():  # because structlog prints to standard output by default
         lines = cast("TextIO", LogStream())

@@ -77,7 +77,11 @@ def _prepare(
 def _check(result: Any, golden: ExpectedOutput) -> None:
     """Reject a baseline whose result clearly differs from the expected output.
 
-    A result is not compared if the family has several outputs, or if it is not an array of the output's shape.
+    The result is compared only if exactly one output has expected values, and if the result can be converted to a NumPy
+    array of the output's shape.
+
+    Raises:
+        ValueError: the relative L2 error of the result exceeds `_FAR_OFF`.
     """
     if len(golden.reference) != 1:
         return

@@ -52,19 +52,26 @@ class BufferSets:
 
     @cached_property
     def timed(self) -> tuple[ExpectedOutput, ...]:
-        """Sets of inputs on which candidates are timed, with their expected outputs."""
+        """Sets of inputs on which candidates are timed, with their expected outputs.
+
+        These are all sets of the timed case except the last, which is held back. If there is only one set, candidates
+        are timed on this set.
+        """
         found = self.golden[self._timed_case]
         return found[:-1] or found
 
     @property
     def held_back(self) -> ExpectedOutput:
-        """Inputs that candidates receive only after the timed rounds, with their expected outputs."""
+        """Inputs that candidates receive only after the timed rounds, with their expected outputs.
+
+        If the timed case has only one set of inputs, candidates are also timed on it.
+        """
         return self.golden[self._timed_case][-1]
 
     def sets(self, mode: Mode, arguments: tuple[Argument, ...]) -> Sequence[Buffers]:
-        """Return the buffer sets that timed calls use in rotation.
+        """Return the buffer sets that timed calls use about equally often.
 
-        Hot calls use one set. Cold calls use more sets than the caches can hold.
+        Hot calls use one set. Cold calls use so many sets that the caches cannot hold all of them, if memory permits.
         """
         hot = self.of_case(self._timed_case, arguments)
         if mode == "hot":

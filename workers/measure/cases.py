@@ -14,12 +14,13 @@ from workers.measure.verify import HopelessError, WrongAnswerError, remember, ve
 from workers.runner.protocol import CasePlan, Verified, Verify
 
 _LEAST_HOPELESS_US = 20_000.0
-"""Duration of a call in µs up to which a candidate is verified on all cases, even if it is much slower than the best
-trials. Skipping cases of such fast candidates would save little time."""
+"""Candidates with calls of at most this duration in µs are verified on all cases, even if they are much slower than the
+best trials. Skipping cases of such fast candidates would save little time.
+"""
 
 
 def verify_candidate(bench: Bench, request: Verify) -> Verified:
-    """Load a candidate's kernels, verify every case, and return the errors of the outputs.
+    """Load a candidate's kernels, verify each case for which the request has a kernel, and return the errors.
 
     Raises:
         WrongAnswerError: a result is wrong, or a kernel broke a rule, e.g. wrote outside its buffers.
@@ -34,7 +35,7 @@ def verify_candidate(bench: Bench, request: Verify) -> Verified:
 
 
 def _verify_cases(bench: Bench, request: Verify) -> Verified:
-    """Verify a candidate on all cases, as `verify_candidate` describes."""
+    """Verify a candidate as `verify_candidate` describes."""
     bench.candidates.pop(request.candidate, None)
     chosen = [plan for plan in bench.terms.cases if plan.name in request.kernels]
     loading = (_loaded(bench, plan, request.kernels[plan.name]) for plan in chosen)

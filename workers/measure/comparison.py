@@ -125,6 +125,7 @@ def _enough(request: Compare, objective: Objective, samples: Mapping[str, Sequen
     """Return True if no more rounds are needed.
 
     This is the case if the challenger's time ratios are precise enough, or if more rounds cannot change the decision.
+    The result is always False if no challenger is timed, or if the request also contains the series ``champion``.
     """
     own, policy, first = samples.get("challenger"), request.policy, "challenger_again" in request.series
     if own is None or "champion" in request.series:

@@ -88,11 +88,13 @@ def take(
         bars: limits of the time of a call. If the median of the first fifth is above `Bars.prune_us`, sampling stops.
             If the lower quartile is above `Bars.shorten_us`, only one more sample is taken.
         promising: function that is called once after the first fifth of the samples, unless these samples exceed a
-            limit; None if there is none.
-        before_last: function that is called before the last sample, e.g. to fill the outputs with poison, or None.
+            limit. If `samples` is 1, it is called before the sample. None if there is none.
+        before_last: function that is called before the last sample, e.g. to fill the outputs with poison, or None. It
+            is not called if sampling stops because of `Bars.prune_us`.
         after: function that is called after each sample, e.g. to verify the outputs, or None.
-        warm: True to make untimed calls of the kernel after each call of `promising` or `after`, which may have changed
-            the contents of the caches. Kernels with long samples need no untimed calls after `after`.
+        warm: True to make untimed calls of the kernel between samples after `promising` or `after` was called, because
+            these functions may change the contents of the caches. No untimed calls follow `after` if the sample took
+            `WARM_US` or longer.
     """
     early, last = max(1, math.ceil(samples / _EARLY_SHARE)), samples - 1
     taken: list[float] = []
@@ -134,19 +136,20 @@ def interleave(
 ) -> dict[str, list[float]]:
     """Take one sample of every timer per round, so that drift and other programs affect all timers equally.
 
-    The order in a round is random. Every second round reverses the order of the previous round. Each of two timers
-    therefore comes first in half of the rounds.
+    The order of the timers in the first, third, fifth, … round is random. Each following round reverses the order of
+    the round before it. In each such pair of rounds, each of two timers therefore precedes the other once.
 
     Args:
         rng: random generator that draws the orders. In a confirmation, its seed is derived from that of the job.
-        warm: True to call the kernel for `WARM_US` before each sample, unless a sample lasts that long. Without these
-            calls, a kernel would be slower after a baseline that uses much memory.
+        warm: True to call the kernel for `WARM_US` before each sample. After the first round, timers whose first sample
+            lasted that long are not warmed up. Without these calls, a kernel would be slower after a baseline that uses
+            much memory.
         after: function that is called after each sample with the name of the timer, e.g. to verify the outputs; None if
             there is none.
         enough: function that is called after each round with all samples. If it returns True, no more rounds follow.
 
     Returns:
-        The average times of a call in µs, one per round, by the name of the timer.
+        The times of a call in µs, one per round (see `undisturbed_sample`), by the name of the timer.
     """
     names = list(timers)
     taken: dict[str, list[float]] = {name: [] for name in names}
@@ -172,7 +175,10 @@ def balanced(names: Sequence[str], rounds: int, rng: np.random.Generator) -> Ite
 
 
 def undisturbed_sample(timer: Timer) -> float:
-    """Return the lower quartile of as many samples as fit in `ROUND_US`, at least one."""
+    """Return the lower quartile of as many samples as fit in `ROUND_US`, but of at least 1 and at most `_MOST_REPEATS`.
+
+    A sample is the average time of a call in µs.
+    """
     first = timer.sample()
     taken = sorted([first, *(timer.sample() for _ in range(repeats(first * timer.calls) - 1))])
     return taken[len(taken) // 4]
@@ -214,8 +220,8 @@ fastest baseline is omitted.
 """
 
 _FAR_SLOWER = 20
-"""A baseline that is slower than the fastest candidate by a larger factor is omitted. Its time is known from an earlier
-job.
+"""A baseline, other than the fastest one, that is slower than the fastest candidate by a larger factor is omitted. Its
+time is known from an earlier job.
 """
 
 _SLOWER_THAN_FASTEST = 1.5
@@ -230,11 +236,14 @@ above which a sample is long.
 
 
 def fitting_rounds(timers: Mapping[str, Timer], baselines: Baselines, request: Compare) -> int:
-    """Remove baselines that would take too much of the time budget.
+    """Remove baselines that are irrelevant or too slow for the time budget, and return the number of rounds.
 
-    Return the number of rounds that fit into the budget. A baseline that is requested by name is never removed, because
-    a confirmation needs it in every process. Without an incumbent, the fastest baseline is also kept, because the
-    candidate is compared only with this baseline.
+    `_left_out` describes which baselines are removed. They and the reasons are added to `Baselines.unavailable`. The
+    result is the number of rounds that fit into the budget, at least `Policy.least_rounds` and at most the requested
+    number.
+
+    A baseline that is requested by name is never removed, because a confirmation needs it in every process. Without an
+    incumbent, the fastest baseline is also kept, because the candidate is compared only with this baseline.
     """
     every = {**timers, **baselines.timers}
     typical_us = {name: _typical_us(timer) for name, timer in every.items()}
@@ -256,8 +265,10 @@ def _left_out(
 ) -> dict[str, str]:
     """Return the reasons for omitting baselines, by the name of the baseline.
 
-    A baseline is omitted if it is far slower than the candidates or, in a confirmation, than the fastest baseline. It
-    is also omitted if it is too slow for the time budget.
+    A baseline that is not the fastest one is omitted if it is far slower than the fastest candidate or, in a
+    confirmation, slower than the fastest baseline by more than `_SLOWER_THAN_FASTEST`. It is also omitted if it is too
+    slow for the time budget. The fastest baseline is omitted only if there is an incumbent, and the baseline is too
+    slow for the time budget.
 
     Args:
         typical_us: typical time of a call, by the name of the candidate or baseline.

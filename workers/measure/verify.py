@@ -19,7 +19,9 @@ from workers.measure.family.expected_output import ExpectedOutput
 from workers.measure.proof import Launch
 
 _SECOND_POISON = 0xA5
-"""Byte that alternates with `POISON`, so that an unwritten integer output differs between launches."""
+"""Byte that fills the outputs before the second call if `POISON` does not reveal all unwritten elements, e.g. of
+integer outputs. An unwritten element then differs between calls.
+"""
 
 _ZERO = 0x00
 
@@ -72,7 +74,7 @@ class WrongAnswerError(EvoError, ValueError):
 class ResidueError(WrongAnswerError):
     """Raised if a candidate left threads, processes or memory behind, or changed the state of its process.
 
-    The outputs of the candidate have then not been compared.
+    The outputs of the call after which this was found have not been compared.
     """
 
 
@@ -148,7 +150,8 @@ def verify(
 def judge(buffers: Buffers, golden: ExpectedOutput, where: str) -> dict[str, Distance]:
     """Compare outputs with the expected outputs, and return the result of each comparison by output name.
 
-    In error messages, `where` describes the call.
+    Outputs without expected values, which only ``verify()`` checks, are not in the result. In error messages, `where`
+    describes the call.
 
     Raises:
         WrongAnswerError: an output is not completely written or outside its tolerance, or ``verify()`` rejects it.
@@ -194,13 +197,13 @@ def verify_elsewhere(
 ) -> None:
     """Call a kernel with different placements of its buffers and different call modes, and check every result.
 
-    Afterwards, the buffers have their original placement.
+    If no error is raised, the buffers have their original placement afterwards.
 
     Args:
         buffers: buffers with the inputs of `golden`.
         launches: placement and call mode of each call.
         right: verified outputs for the same inputs. Outputs are compared with the expected outputs only if they differ
-            from the verified outputs.
+            from the verified outputs. If `right` is empty, outputs are always compared.
         fixed: True for a variant, whose author cannot change family.toml. The error message then does not suggest a
             change.
 

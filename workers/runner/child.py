@@ -39,7 +39,9 @@ _THREAD_VARIABLES = (
 
 
 class ChildDiedError(EvoError, RuntimeError):
-    """Raised if the runner ended before it replied. The message has its exit status or signal, and its last output.
+    """Raised if the runner ended before it replied, or sent a malformed reply.
+
+    If the runner ended, the message contains its exit status or signal, and its last output.
 
     Attributes:
         killed: True if a signal ended the runner, and another process may have sent this signal.
@@ -161,7 +163,10 @@ class Child:
         return f"{how}; its last output: {output}" if output else how
 
     def _reap(self) -> str:
-        """Wait for the end of the guardian, and return its exit status as text. The runner had the same exit status."""
+        """Wait for the end of the guardian, and return its exit status as text. The runner had the same exit status.
+
+        If the guardian does not end within `_END_S` seconds, the text states that the runner closed its pipes.
+        """
         try:
             return ended(self._process.wait(_END_S))
         except subprocess.TimeoutExpired:
@@ -186,7 +191,7 @@ class _Tail:
         self._chunks.clear()
 
     def join(self) -> None:
-        """Wait until all writers have closed the stream."""
+        """Wait until all writers have closed the stream, at most 5 seconds."""
         self._thread.join(timeout=5.0)
         if not self._thread.is_alive():
             _close(self._stream)
@@ -200,7 +205,7 @@ def _shortened(text: str) -> str:
 
 
 def _watched(pid: int) -> int | None:
-    """Return a descriptor that becomes readable when a process ends, or None on systems other than Linux.
+    """Return a descriptor that becomes readable when a process ends, or None if the system has no such descriptors.
 
     Waiting for the end of the process's output is not enough, because its child processes may keep the pipes open.
     """

@@ -14,8 +14,8 @@ import psutil
 _PR_SET_PDEATHSIG = 1
 _PR_SET_CHILD_SUBREAPER = 36
 _FILE_BYTES = 1 << 30
-"""Maximum size in bytes of a file that a runner writes. If the memory limit is larger, it applies instead, because
-shared buffers are files."""
+"""Maximum size in bytes of a file that a runner writes. A larger memory limit replaces this size, because shared
+buffers are files."""
 
 
 @dataclass(frozen=True, kw_only=True)

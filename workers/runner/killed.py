@@ -36,9 +36,9 @@ def undisturbed(perform: Callable[[], R]) -> R:
     """Execute a job, and repeat it if its processes are killed from outside.
 
     Returns:
-        The report of the first attempt in which no process was killed. If the kernel process was killed in all
-        `MOST_ATTEMPTS` attempts, the kernel probably killed it. The last report is then returned, and its outcome
-        mentions the kills.
+        The report of the first attempt in which no process was killed. If a process was killed in each of
+        `MOST_ATTEMPTS` attempts, and this process was the kernel process in the last attempt, the kernel probably
+        killed it. The last report is then returned, and its outcome mentions the kills.
 
     Raises:
         KilledError: a process was killed in every attempt, and in the last attempt this process was the runner.

@@ -49,11 +49,10 @@ def open_request(
 def imports(work: Assignment, *, baselines: bool) -> tuple[str, ...]:
     """Return the names of the Python modules that a runner should import in advance, because importing takes seconds.
 
-    These are the modules that the device needs. If the runner will time baselines, all modules that reference.py
-    imports are included, also inside functions.
-
     Args:
-        baselines: True if the runner will time baselines.
+        baselines: True if the runner will time baselines. The result then contains the modules that the device needs,
+            and all modules that reference.py imports, also inside functions. If False, it contains only the modules
+            that the device needs.
     """
     needed = set(driver(work.terms.device.kind).modules)
     if baselines:
@@ -66,7 +65,7 @@ def imports(work: Assignment, *, baselines: bool) -> tuple[str, ...]:
 
 
 def case_plans(work: Assignment, *fresh: int) -> tuple[CasePlan, ...]:
-    """Return the plans of all cases of a search.
+    """Return the plans of the cases in `work.cases` that have a problem.
 
     The first case is also timed, and has several seeds. Candidates receive the inputs of the last seed only after all
     timed calls.

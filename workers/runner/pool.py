@@ -39,7 +39,7 @@ machine.
 """
 
 SPARE_THREADS = 1
-"""Number of threads of the standby runner. It cannot be changed later, and most searches need this number."""
+"""Number of threads of the standby runner, which most searches need. A running process cannot change its number."""
 
 SLOW_OPEN_S = 5.0
 """Seconds after which a log line states why a runner is not ready yet."""
@@ -94,7 +94,7 @@ def ask(child: Child, request: Request, expected: type[R], *, stage: str, limit_
     Raises:
         CandidateFault: the candidate was refused, or the runner died or timed out while running it.
         UnfitError: the device is at fault.
-        MachineExhausted: the disk of this machine is full.
+        MachineExhausted: the disk of this machine is full, over a quota, read-only or mounted ``noexec``.
         TroubleError: the family or the machine is at fault.
     """
     try:
@@ -183,7 +183,7 @@ class Runners:
     Attributes:
         interruption: object that ends the runner and all other processes of the current job, such as compilers,
             profilers and sanitizers.
-        opening: durations of the steps in which the last runner was started and opened.
+        opening: durations in seconds of the steps in which the last runner was started and opened.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -216,6 +216,8 @@ class Runners:
     def of(self, work: Assignment) -> Child:
         """Return the runner of a search for its next trial. If the search has no usable runner, open a new one.
 
+        Only the `_KEPT` searches that used this method last keep their runners. Other runners are ended.
+
         Raises:
             TroubleError: the runner cannot be opened.
             UnfitError: a known-good kernel fails on the device.
@@ -244,7 +246,8 @@ class Runners:
     ) -> Child:
         """Return an open runner that has not been used before. The caller must end the runner.
 
-        If the runner crashes while it is opened, another attempt is made.
+        If the runner crashes while it is opened, another runner is started: up to `_OPENINGS` runners in total, or
+        `MOST_ATTEMPTS` if the runners were killed from outside.
 
         Args:
             entropy: numbers that are appended to each seed, so that the runner draws new inputs.
@@ -286,7 +289,8 @@ class Runners:
     ) -> Ahead:
         """Start the runner that `fresh` will return for the same arguments, and let it compute expected outputs.
 
-        Several runners may be prepared at the same time. `discard` ends the prepared runners that were not used.
+        If this runner was already prepared, return it. Several runners may be prepared at the same time. `discard` ends
+        the prepared runners that were not used.
         """
         request = open_request(
             work, self._folder, *entropy, process=process, modules=modules, keeps_memory=keeps_memory
@@ -327,6 +331,8 @@ class Runners:
 
         Raises:
             TroubleError: reference.py cannot draw the inputs.
+            CandidateFault: the runner died or timed out while it drew the inputs.
+            GaveUp: the job was interrupted.
         """
         self.interruption.check()
         child = self._started(work.terms.objective.threads)
@@ -343,7 +349,10 @@ class Runners:
         return next((each for each in list(self._ahead) if each.request == Prepare(terms=request)), None)
 
     def _take_prepared(self, request: Open) -> Child | None:
-        """Return the runner that was prepared for a request, or None. End the runners that were prepared earlier."""
+        """Return the runner that was prepared for a request. End the runners that were prepared before it.
+
+        If there is no such runner, end all prepared runners, and return None. Also return None if the runner failed.
+        """
         while self._ahead:
             ahead = self._ahead.pop(0)
             if ahead.request == Prepare(terms=request):
@@ -352,7 +361,7 @@ class Runners:
         return None
 
     def _started(self, threads: int) -> Child:
-        """Return the standby runner if it has this number of threads. Otherwise start a new runner and return it."""
+        """Return the standby runner if it has this number of threads and works; otherwise end it and start a runner."""
         with self._starting:
             spare, self._spare = self._spare, None
         if spare is not None and threads != SPARE_THREADS:

@@ -167,7 +167,7 @@ class Drawn:
 
     @classmethod
     def of(cls, terms: Open) -> "Drawn":
-        """Draw the inputs with the seeds of an `Open` request.
+        """Draw the inputs of each case in an `Open` request, with the first seed of the case.
 
         Raises:
             FamilyError: reference.py violates its contract.

@@ -53,7 +53,7 @@ class CasePlan:
 
 @dataclass(frozen=True, kw_only=True)
 class Prove:
-    """Request to open the device and to run a known-good kernel on it. This is the first request to a runner.
+    """Request to open the device and to run a known-good kernel on it. It must precede `Open`.
 
     Attributes:
         folder: cache folder of the worker.
@@ -67,12 +67,12 @@ class Prove:
 
 @dataclass(frozen=True, kw_only=True)
 class Open:
-    """Request to compute inputs and expected outputs of a problem. This request follows `Prove`.
+    """Request to compute inputs and expected outputs of a problem. `Prove` must precede it.
 
     Attributes:
         reference: path of the family's reference.py.
         folder: cache folder of the worker.
-        memory_limit_bytes: memory in bytes that the runner may allocate after this request.
+        memory_limit_bytes: memory in bytes that the runner may allocate after it has computed the expected outputs.
         reentrant: False if the family declares that two threads must not call its kernels at the same time.
         fixed: True for a variant, whose author cannot change family.toml. Error messages then do not suggest a change.
         process: number of the process within a job. Processes with the same cases but different numbers make different
@@ -174,7 +174,8 @@ class Measure:
 class Compare:
     """Request to time candidates and, if requested, baselines in interleaved rounds.
 
-    A *series* contains the samples of a candidate, one per round. A candidate may have two independent series.
+    A *series* contains the samples of a candidate, one per round. A candidate may have two independent series. The
+    *overwrite check* finds kernels that do less work if an output already holds the result (see `OverwriteCheck`).
 
     Attributes:
         series: name of the candidate, by name of the series.
@@ -184,10 +185,12 @@ class Compare:
         overwrite_check: name of the series that the overwrite check examines, or None.
         new_inputs: name of the series whose kernel is also timed on new inputs, or None. The overwrite check times its
             kernel on new inputs in any case.
-        policy: limits of the overwrite check, and minimum number of rounds.
-        inputs: maximum number of new inputs on which the challenger is verified after the rounds, if time permits.
-        budget_s: time for the rounds in seconds. Baselines that would exceed it are omitted. If only baselines are
-            timed, the number of rounds is reduced instead.
+        policy: policy of the search, with the limits of the checks, and the rules that determine the number of rounds.
+        inputs: maximum number of new inputs on which the kernel of the series ``challenger`` is verified after the
+            rounds, if time permits.
+        budget_s: time for the rounds in seconds. Baselines that would exceed it are omitted, unless `only` requests
+            them or only baselines are timed. If the remaining kernels exceed it, the number of rounds is reduced to at
+            least `Policy.least_rounds`.
     """
 
     series: Mapping[str, str]
@@ -223,7 +226,7 @@ class Ready:
 
 @dataclass(frozen=True, kw_only=True)
 class Verified:
-    """Reply to `Verify`: the candidate is correct on all requested cases. `cases` has the errors of the outputs."""
+    """Reply to `Verify`: the candidate is correct on all requested cases. `cases` lists the errors of its outputs."""
 
     cases: tuple[CaseError, ...]
     kind: Literal["verified"] = "verified"
@@ -256,7 +259,7 @@ class Compared:
     Attributes:
         series: samples by name of the series. Sample i was taken in round i.
         baselines: samples by name of the baseline.
-        unavailable: reasons why other baselines were not timed, by name of the baseline.
+        unavailable: reasons why the baselines that are not in `baselines` were not timed, by name of the baseline.
         overwrite_check: result of the overwrite check, or None if it was not requested.
         repetition: times on new and known inputs. None if they were not requested, or if the kernel has no inputs.
         answers: results of the output checks, by name of the candidate. Candidates with wrong outputs are also timed.
@@ -294,7 +297,8 @@ class Trouble:
     """Reply if the family or the machine is faulty, so that no candidate can be evaluated until the fault is repaired.
 
     Attributes:
-        exhausted: True if the disk of the machine is full. A different machine must then execute the job.
+        exhausted: True if the disk of the machine is full, over a quota, read-only or mounted ``noexec``. A different
+            machine must then execute the job.
     """
 
     reason: str

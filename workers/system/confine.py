@@ -79,7 +79,7 @@ def main(arguments: list[str]) -> None:
 
 
 def _limit(*, addresses: bool) -> None:
-    """Limit the size of files and, if `addresses` is True, the address space.
+    """Forbid core files, and limit the size of files and, if `addresses` is True, the address space.
 
     Without the limits, a source could exhaust the disk or the memory.
     """
@@ -100,7 +100,7 @@ def _confine(reads: list[str], lists: list[str], writes: list[str], *, signals: 
     """Apply Landlock and seccomp to this process.
 
     Args:
-        signals: False to also refuse signals to other processes.
+        signals: False to also refuse all system calls that send signals.
 
     Returns:
         The names of the two mechanisms, or an empty list if one of them is unavailable.
@@ -149,7 +149,7 @@ def _filter(*, signals: bool) -> bool:
     It also refuses access to the memory of other processes, and bpf, keyctl and io_uring.
 
     Args:
-        signals: False to also refuse signals to other processes.
+        signals: False to also refuse all system calls that send signals.
 
     Returns:
         True if the filter was installed.

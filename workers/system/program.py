@@ -37,8 +37,9 @@ def run(
 ) -> tuple[int | None, str]:
     """Run a program, and return its exit status and the start of its output.
 
-    The exit status is None if the time limit was reached. Child processes of the program are killed when the program
-    ends. If the program is killed from outside, it is run again, at most `MOST_RUNS` times in total.
+    The function waits until the program has ended, and until the program and its child processes have closed the
+    output. If this takes more than `timeout_s` seconds, the program and its process group are killed, and the exit
+    status is None. If the program is killed from outside, it is run again, at most `MOST_RUNS` times in total.
 
     Raises:
         GaveUp: the run was interrupted.
@@ -73,7 +74,10 @@ def _run(
 
 
 def _ended(process: subprocess.Popen[bytes], timeout_s: float) -> tuple[int | None, str]:
-    """Wait for the end of a process. Return its exit status (None after the time limit) and its output."""
+    """Wait for the end of a process and of its output, and kill the process after the time limit.
+
+    Return its exit status (None after the time limit) and the start of its output.
+    """
     kept = bytearray()
     reader = threading.Thread(target=_read, args=(process.stdout, kept), daemon=True)
     reader.start()

@@ -24,9 +24,8 @@ form is parsed, other requests wait, and parsing a megabyte of `%` takes more th
 """
 
 DRAINED, DRAINED_S = 4, 30.0
-"""Maximum size of a refused body that is read and discarded, as a multiple of the limit, and maximum seconds for
-reading it. Most clients read the response only after they have sent the whole body. If a client sends more, its
-connection is closed.
+"""A refused body is read and discarded up to `DRAINED` times its limit, for at most `DRAINED_S` seconds. Most clients
+read the response only after they have sent the whole body. If a client sends more, its connection is closed.
 """
 
 

@@ -1,4 +1,4 @@
-"""Removes cookies that kernel-evo did not set from requests."""
+"""Removes from each request the cookies that kernel-evo did not set."""
 
 import re
 

@@ -120,7 +120,11 @@ class Forwarding:
         return peer
 
     def _path(self, scope: Scope, prefix: str) -> dict[str, Any]:
-        """Return the ASGI scope entries for the path without the prefix; empty if the path has no such prefix."""
+        """Return the ASGI scope entries for the path without the prefix.
+
+        The result is empty if the path has no such prefix, or if the prefix begins with a segment of the service's own
+        paths.
+        """
         path: str = scope["path"]
         if not prefix or prefix.split("/")[1] in self._own or not f"{path}/".startswith(f"{prefix}/"):
             return {}

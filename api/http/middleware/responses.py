@@ -74,7 +74,7 @@ class Compressed:
 
 
 def accepts_gzip(value: str) -> bool:
-    """Return True if an ``Accept-Encoding`` value allows gzip. A weight of 0 forbids it (RFC 9110, section 12.5.3)."""
+    """Return True if an ``Accept-Encoding`` value names gzip. A weight of 0 forbids gzip (RFC 9110, section 12.5.3)."""
     for part in value.lower().split(","):
         name, _, weight = part.replace(" ", "").partition(";")
         if name == "gzip":
@@ -123,7 +123,7 @@ class Conditional:
 
 
 def matches(wanted: str, tag: str) -> bool:
-    """Return True if an ``If-None-Match`` value contains this entity tag.
+    """Return True if an ``If-None-Match`` value contains this entity tag, or is ``*``.
 
     The comparison is weak (RFC 9110, section 13.1.2).
     """

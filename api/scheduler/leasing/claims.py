@@ -69,7 +69,11 @@ def baselines_come_last(active: ActiveSearch) -> bool:
 
 
 def proposed(transaction: SearchTransaction, clock: Clock, count: int) -> list[ProposedTrial]:
-    """Return up to `count` new trials within the budget. The strategy may return fewer."""
+    """Return up to `count` new trials.
+
+    Fewer are returned if the budget is used up, if the strategy proposes no more, or while the search waits for its
+    first results (`FIRST_RESULTS_S`).
+    """
     active = transaction.active
     bars = active.search.bars()
     proposals: list[ProposedTrial] = []

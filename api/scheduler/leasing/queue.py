@@ -46,7 +46,7 @@ class WorkRequest:
 
 @dataclass(frozen=True, kw_only=True)
 class SearchResults:
-    """Results for one search, with the verdicts of confirmations and the effects of ablations among them."""
+    """Results for one search. Each is paired with the verdict or the effects computed from it, or None (`Ruling`)."""
 
     results: Sequence[tuple[Delivery, Ruling]]
 

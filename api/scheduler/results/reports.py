@@ -26,7 +26,7 @@ class ResultReceiver:
         self._queue = queue
 
     def take(self, deliveries: Sequence[Delivery]) -> tuple[list[ReceiptOrRefusal], list[int]]:
-        """Accept results. Return the receipt of each delivery, and the ids of searches that must be advanced.
+        """Accept results. Return a receipt or an error for each delivery, and the ids of searches to advance.
 
         The caller must call `api.scheduler.lifecycle.advance` for these searches.
         """

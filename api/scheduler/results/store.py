@@ -252,12 +252,12 @@ def queue_confirmation(
 ) -> None:
     """Queue a confirmation of a trial against the current incumbent.
 
-    An incumbent from another variant is built from the files of that variant. If the family was edited and no longer
-    accepts the incumbent's config, the incumbent cannot be measured. The confirmation then has no incumbent, and a
-    challenger that passes it still replaces the champion.
+    An incumbent from another variant is built from the files of that variant. The confirmation has no incumbent if the
+    edited family no longer accepts the incumbent's config, or if the search's metric has no value for the incumbent. A
+    challenger that passes such a confirmation still replaces the champion.
 
     Args:
-        seen: number of trials that have ended.
+        seen: number of trials that had ended when the trial was selected to challenge.
         further: number of trials that are expected to challenge the incumbent after this one.
     """
     session, active = transaction.session, transaction.active

@@ -135,9 +135,9 @@ def _check_rounds(report: ConfirmReport) -> None:
 
 
 def _check_repeats(report: ConfirmReport) -> None:
-    """Check that all processes after the first compared the challenger with the same kernel.
+    """Check that all processes after the first compared the challenger with the same kernel, or all with no kernel.
 
-    This kernel is the incumbent if there is one, else one of the baselines.
+    If the report has an incumbent, the compared kernel must be the incumbent. Otherwise, it is one of the baselines.
     """
     against = report.repeated_against
     if report.repeats and report.incumbent is not None and against != "incumbent":
@@ -161,9 +161,10 @@ def _check_repeats(report: ConfirmReport) -> None:
 
 
 def _check_change(where: str, each: Ablated) -> None:
-    """Check that a change has either samples, or a failure, or the same binary as the champion.
+    """Refuse a change whose samples are incomplete, or that has both samples and a failure.
 
-    Samples consist of three series: the champion twice, and the changed config.
+    Complete samples are three series with one sample per round: the champion twice, and the changed config. A change
+    that was not timed has no samples.
     """
     timings = [timing for _, timing in _ablated_timings(where, each)]
     if timings and (len(timings) < 3 or each.failure is not None):

@@ -42,7 +42,7 @@ class RelativeTime:
 
     Attributes:
         speedup: speed-up over the fastest baseline. It is the confirmed speed-up if the time is confirmed. None without
-            a time or a baseline.
+            a time or a baseline, and if a confirmation found that the kernel is, or may be, invalid.
         share: roofline time divided by the time. Above 1 if the roofline is wrong. None if one of the times is unknown.
     """
 
@@ -232,7 +232,7 @@ def _runs(session: Session, trials: Sequence[TrialView], search: SearchView) -> 
 
 
 def _known_count(search: SearchView, selection: Selection) -> int | None:
-    """Return the number of matching trials if the search view contains it. Return None if a query is needed."""
+    """Return the number of matching trials from the counts in the search view, or None if a query is needed."""
     if selection.conditions or selection.text:
         return None
     counts = {**search.counts, "pending": search.asked - search.finished}
@@ -290,8 +290,9 @@ def _among_baselines(search: SearchView, rows: Sequence[Row], *, whole: bool, fi
     """Return the rows of a page, with the baselines inserted by time among the trials with quick times.
 
     Args:
-        whole: True for the last page, which also contains all baselines that are slower than its rows.
-        first: True for the first page, which also contains all baselines that are faster than its rows.
+        whole: True if the page has fewer than `PAGE` trials, and is therefore the last. It then also contains all
+            baselines that are slower than its trials.
+        first: True for the first page, which also contains all baselines that are faster than its trials.
     """
     quick = [row for row in rows if row.trial is not None and row.trial.source in ("quick", "estimated")]
     if not quick and not whole:

@@ -154,7 +154,7 @@ READINGS: Mapping[str, Reading] = {
         threshold="that is, faster than the baseline",
     ),
 }
-"""Formats of the rules that have a figure, by rule."""
+"""Formats of the rules that have a figure, by the name of the rule."""
 
 SPREAD = Reading(
     unit=_share,
@@ -166,7 +166,11 @@ SPREAD = Reading(
 
 
 def figure_text(rule: Rule) -> str:
-    """Return the figure of a rule as text, or a dash if the rule has no figure or the figure was not measured."""
+    """Return the figure of a rule as text.
+
+    The result is a dash if the rule has no figure or the figure was not measured, and `NOISY` if the figure is
+    inconclusive.
+    """
     reading = _reading(rule)
     if _noisy(rule):
         return NOISY
@@ -180,7 +184,11 @@ def figure_words(rule: Rule) -> str:
 
 
 def threshold_text(rule: Rule) -> str:
-    """Return the threshold as text, e.g. ``≥ 2.00%``."""
+    """Return the threshold as text, e.g. ``≥ 2.00%``.
+
+    The result is a dash if the rule has no figure, ``none`` if nothing that the rule counts may occur, and `UNKNOWN` if
+    the threshold depends on measurement noise that is unknown.
+    """
     reading = _reading(rule)
     if reading is None:
         return NOTHING
@@ -219,7 +227,7 @@ def _noisy(rule: Rule) -> bool:
 
 
 def _unchecked(rule: Rule) -> bool:
-    """Return True if the rule counts the findings of a check that did not run."""
+    """Return True if a rule failed because its check did not run. Its figure 0 is then not a result of the check."""
     return rule.name in ("sanitizers", "profile", "work", "answers") and not rule.passed and rule.figure == 0.0
 
 

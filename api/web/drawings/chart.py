@@ -80,7 +80,8 @@ def best_so_far(
     """Return the best-so-far chart of a search, or None if no trial has a cost yet.
 
     Args:
-        progress: (index among the ended trials, quick cost) of each measured trial, sorted by index.
+        progress: (index among the ended trials, quick cost) of each measured trial, sorted by index. For a long search,
+            (trial number, lowest quick cost) of each group of consecutive trials, sorted by number.
         ended: number of ended trials, which is the length of the horizontal axis.
         levels_us: times of the horizontal lines in µs by (kind, label). Lines at 0 µs are not drawn.
         confirmed: best trial of the search. None if it is not confirmed.

@@ -50,7 +50,7 @@ def install(app: FastAPI) -> None:
 
 
 def _form_address(request: Request) -> str | None:
-    """Return the URL of a refused search form with the user's input, or None for other requests."""
+    """Return the URL of the form that starts a search, with the user's input, if the request sent it; else None."""
     typed = {name: text for name, text in typed_of(request).items() if name not in (FIELD, CHOSEN)}
     return cut_address_of(typed) if typed and (request.method, request.url.path) == ("POST", "/start") else None
 

@@ -40,7 +40,7 @@ def complaint(error: TyperException, arguments: Sequence[str] = ()) -> str:
 def _negative(error: TyperException, arguments: Sequence[str]) -> str | None:
     """Return the message for a negative number that was given as an argument, which Typer reads as an option.
 
-    None if the error has a different cause.
+    None if the error has a different cause, or if the command takes no arguments.
     """
     option, context = getattr(error, "option_name", ""), getattr(error, "ctx", None)
     if context is None or not re.fullmatch(r"-\d", option):
@@ -184,7 +184,7 @@ _UNLIMITED = {"all", "any", "inf", "infinite", "infinity", "unlimited", "forever
 
 
 def _meant(error: Mapping[str, Any], parameter: Any) -> list[str]:
-    """Return the valid values that the user may have meant by an invalid value."""
+    """Return the valid values, as text, that the user may have meant by an invalid value; empty if none is known."""
     given, (least, most) = str(error["input"]), _bounds(parameter)
     if choices := _choices(error):
         meant = closest(given, choices)
@@ -203,7 +203,7 @@ def _meant(error: Mapping[str, Any], parameter: Any) -> list[str]:
 
 
 def _example(error: Mapping[str, Any], parameter: Any) -> str:
-    """Return an example of a valid value; empty if the parameter takes neither a number nor one of several words."""
+    """Return an example of a valid value; empty if the parameter has neither limits nor a list of accepted words."""
     if choices := _choices(error):
         return choices[0]
     least, most = _bounds(parameter)

@@ -30,8 +30,11 @@ class Finding:
     """Result of one check of the command ``doctor``.
 
     Attributes:
+        what: name of the checked item, e.g. a compiler, a folder or a GPU.
+        found: True if the item works. For a GPU, True if no other program uses it.
+        detail: what the check found, e.g. a version, a path or an error.
         needed_for: feature that does not work without the checked item. Empty if no feature depends on this item alone.
-        remedy: how to get the item if it is missing.
+        remedy: how to correct the problem if `found` is False. It may be empty.
     """
 
     what: str
@@ -62,7 +65,12 @@ def doctor(db: Db = None, as_json: Json = False) -> None:
 
 
 def look_around(location: "LocalDatabase", devices: "list[Device]") -> Iterator[Finding]:
-    """Check each compiler, tool, library and folder that a search may need, and each GPU."""
+    """Check each compiler, tool, library and folder that kernel-evo may need, each GPU, the service and its workers.
+
+    Args:
+        location: local database whose folder, service and workers are checked.
+        devices: devices of this machine.
+    """
     from evo.cli.service.devices import cache_folder
 
     yield _compiler()

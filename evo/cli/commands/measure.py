@@ -135,7 +135,10 @@ def measure(
 
 @contextmanager
 def _undecided(family: str) -> "Iterator[None]":
-    """Context manager that, after an error, prints the unchecked lines of an imported family (`_print_undecided`)."""
+    """Context manager that, after an error, prints the unchecked lines of an imported family (`_print_undecided`).
+
+    After a `NotFound` or a plain `EvoError`, no lines are printed, because the family did not cause these errors.
+    """
     try:
         yield
     except EvoError as error:
@@ -147,8 +150,13 @@ def _undecided(family: str) -> "Iterator[None]":
 def _print_undecided(family: str, failure: str) -> None:
     """Print to standard error the unchecked lines of a family that may have caused a failure.
 
-    An imported family marks its unchecked lines with a comment. If the failure names the file or the table of some of
-    these lines, only these lines are printed. Otherwise, all are printed. At most `UNDECIDED` lines are printed.
+    An imported family marks its unchecked lines with a comment. If `failure` names the file or the table of a marked
+    line, only the marked lines of the named files and tables are printed. Otherwise, all marked lines are candidates.
+    At most `UNDECIDED` lines are printed, then the number of the other marked lines.
+
+    Args:
+        family: the command's argument FAMILY. If it is not the path of a family's folder, nothing is printed.
+        failure: text that describes the failure.
     """
     from evo.family.importing.writing import MARK
 
@@ -169,7 +177,10 @@ class _Marked:
     """A line that is marked as unchecked.
 
     Attributes:
-        table: name of the argument, case or other table of family.toml that contains the line.
+        number: line number, from 1.
+        question: text after the mark.
+        table: name of the argument, case or other table of family.toml that contains the line. Empty if the table has
+            no name.
     """
 
     path: Path
@@ -240,8 +251,9 @@ def resolve(
 
     Raises:
         NotFound: the family, the device or the target is unknown.
-        InvalidInput: the family is a recording, the config violates a constraint, or the template or source has an
-            error or does not use a tunable that family.toml declares.
+        InvalidInput: an argument is not valid, e.g. several shapes, too many threads, a config that violates a
+            constraint, or a target together with a device. Also if the family is a recording, or if its template or
+            source has an error or does not use a tunable that family.toml declares.
     """
     from evo.cli.arguments.config import parse_config
     from evo.cli.service.devices import choose, local_devices

@@ -35,7 +35,9 @@ POLICY = {
     "shorten_ratio": None,
     "hopeless_ratio": None,
 }
-"""Policy of recordings: nothing is stopped early, and every config gets all samples."""
+"""Policy of recordings. No trial is stopped early, every config gets all samples, and no challenge interrupts the
+search.
+"""
 
 
 def register(app: typer.Typer) -> None:
@@ -121,7 +123,11 @@ def record(
 
 
 def _keep(client: "Client", view: "SearchView", folder: Path) -> None:
-    """Write the Kernel Tuner cache and the T4 results of an ended search, and print their paths."""
+    """Write the Kernel Tuner cache and the T4 results of an ended search, and print their paths.
+
+    Raises:
+        InvalidInput: the search only estimated its trials.
+    """
     from evo.cli.files.writing import writing_to
     from evo.device.estimate.target import aimed_at
     from evo.family import Family
@@ -158,7 +164,14 @@ def _keep(client: "Client", view: "SearchView", folder: Path) -> None:
 
 
 def recorded(view: "SearchView", space: "Space", trials: "Iterable[TrialView]") -> "Recording":
-    """Return the recording of a search's trials, without trials whose config was never evaluated."""
+    """Return the recording of a search's trials.
+
+    Trials without an evaluated config are excluded: running, abandoned and cancelled trials, and trials for which the
+    reference failed.
+
+    Args:
+        space: space of the search.
+    """
     from evo.space.recording import Costs, Entry, Recording, recording_name
     from evo.trial.outcome import Abandoned, Cancelled, ReferenceFailed
     from evo.trial.results import Stages

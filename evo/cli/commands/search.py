@@ -329,9 +329,10 @@ def search(
 
 
 def _with_standby(where: ServiceRef, context: typer.Context) -> ServiceRef:
-    """Start processes for a local service and its worker, and return `where` with these processes.
+    """Start standby processes for a local service and its worker, and return `where` with these processes.
 
     The processes load their modules while this command loads its own. Unused processes end together with the command.
+    For a remote service, or if the database cannot be used, no process starts, and `where` is returned unchanged.
     """
     if where.url is not None:
         return where
@@ -366,7 +367,16 @@ def _search_suite(
     configs: int,
     as_json: bool,
 ) -> int:
-    """Search a suite, print its result, and return the exit code."""
+    """Search a suite, print its result, and return the exit code.
+
+    Args:
+        name: name or file of the suite.
+        family: family to which the suite is restricted; None for all families of the suite.
+        terms: request fields of every search.
+        budget: limits that the searches share, by name; None for a limit that was not given.
+        goal: goal that replaces the suite's own goal; None to keep the suite's goal.
+        configs: maximum number of configs per family that the result selects.
+    """
     from evo.cli.console.suite_result import print_suite, suite_document
     from evo.cli.session import suites
     from evo.cli.session.request import Request
@@ -475,7 +485,7 @@ def _objective(*, cache: str, threads: int, launch: str, any_order: bool, target
 
 
 def _requirements(memory_gb: float | None, toolkit: "Sequence[str]") -> dict[str, object]:
-    """Check the requirements on devices, and return them as a field of the request."""
+    """Check the requirements on devices, and return the value of the request field ``requirements``."""
     from evo.device.requirements import Requirements, parse_toolkit
 
     required = Requirements(memory_gb=memory_gb, toolkit=dict(map(parse_toolkit, toolkit)))

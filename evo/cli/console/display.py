@@ -82,7 +82,10 @@ def budget_text(view: SearchView) -> str:
 
 
 def left_text(view: SearchView) -> str:
-    """Return the remaining budget as text, or the state of a search that proposes no trials."""
+    """Return the remaining budget as text.
+
+    For a search that waits or proposes no more trials, return the reason for the wait, the current step or the state.
+    """
     if (waits := view.obstacle or view.unserved) is not None and view.state in SERVED:
         return f"waits: {waits.rstrip('.')}"
     idle = view.asked == view.finished
@@ -119,7 +122,8 @@ def best_time_text(view: SearchView) -> str:
     """Return the best trial's time as text, e.g. ``10.8 µs (confirmed)``, ``10.8 µs (quick)`` or, for an estimate,
     ``≈ 10.8 µs``.
 
-    In a search with a metric, the metric value comes first: ``812 at 10.8 µs (quick)``.
+    In a search with a metric, the metric value comes first: ``812 at 10.8 µs (quick)``. Without a best trial, the text
+    is a dash.
     """
     if view.best is None:
         return "–"
@@ -138,7 +142,10 @@ def unconfirmed_text(view: SearchView) -> str | None:
 
 
 def speedup_text(view: SearchView) -> str:
-    """Return a comparison of the best trial with the fastest baseline and with the device's limit, as text."""
+    """Return a comparison of the best trial with the fastest baseline and with the device's limit, as text.
+
+    If neither comparison is possible, the text states the reason, e.g. ``no baseline``.
+    """
     parts = []
     speedup = None if view.best is None else view.best.speedup
     if speedup is not None and speedup.confirmed:

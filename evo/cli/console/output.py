@@ -130,7 +130,10 @@ def _least_width(cells: "Iterable[object]") -> int:
 
 
 def _literal(cell: "RenderableType | None") -> "RenderableType | None":
-    """Return a cell whose text is printed literally, without markup, with control characters escaped; None for None."""
+    """Return a string cell as a `Text` that is printed without markup, and with control characters escaped.
+
+    All other cells, including None, are returned unchanged.
+    """
     from rich.text import Text
 
     return Text(visible(cell)) if isinstance(cell, str) else cell

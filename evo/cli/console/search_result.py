@@ -110,7 +110,10 @@ def print_report(
 
 
 def print_failures(out: Console, trials: Sequence[TrialView]) -> None:
-    """Print the first trial of each kind of failure with its details, for a search without any measured config."""
+    """Print the first trial of each kind of failure with its details, for a search without any measured config.
+
+    Running and cancelled trials are ignored.
+    """
     shown = {"cancelled"}
     for trial in trials:
         if trial.outcome is None or trial.outcome.kind in shown:
@@ -162,7 +165,10 @@ def _time_cells(view: SearchView, time_us: float | None, source: str) -> tuple[s
 
 
 def front_table(view: SearchView, front: Sequence[TrialView]) -> Table:
-    """Return a table of a Pareto front, sorted by the first objective. The values are from quick samples."""
+    """Return a table of the first `FRONT` trials of a Pareto front, in the given order.
+
+    The values are from quick samples or, in a search that runs no kernel, from estimates.
+    """
     shared = _shared([trial.config for trial in front])
     made = table(">trial", *(f">{axis.called}" for axis in view.objective.axes or ()), "config")
     made.title = f"Pareto front of {count_text(len(front), 'trial')}{'' if view.estimated else ', by quick samples'}"
@@ -201,10 +207,11 @@ def gains_text(gains: Sequence[Gain]) -> RenderableType:
 def challenges_text(challenges: Sequence[ChallengeView], report: str) -> RenderableType:
     """Return the verdicts on all challengers as text.
 
-    The last promotion is shown with all rules. All other verdicts are shown with their first unmet rule.
+    The last promotion is shown with all rules. Every other verdict is shown with its first unmet rule, unless the
+    verdict's summary already contains the text of this rule.
 
     Args:
-        report: command that writes all rules of all verdicts.
+        report: command that writes all rules of all verdicts. It is shown if another verdict has several unmet rules.
     """
     at_length = _last_promotion(challenges)
     parts: list[RenderableType] = []
@@ -226,14 +233,17 @@ def _last_promotion(challenges: Sequence[ChallengeView]) -> ChallengeView | None
 
 
 def _further_warnings(view: SearchView) -> list[str]:
-    """Return the warnings of a search, without warnings that repeat a printed rule."""
+    """Return the warnings of a search, except the warning that repeats a rule of the last promotion.
+
+    `challenges_text` prints all rules of the last promotion.
+    """
     at_length = _last_promotion(view.challenges)
     said = () if at_length is None else gap_texts([at_length])
     return [each for each in view.warnings if each not in said]
 
 
 def verdict_text(verdict: Verdict) -> RenderableType:
-    """Return a verdict's summary, and each rule with a symbol for its result."""
+    """Return a verdict's summary, each rule with a symbol for its result, and the number of rules that are met."""
     return Group(_summary(verdict), *_counted(verdict))
 
 
@@ -254,7 +264,13 @@ def _rules(rules: Sequence[Rule]) -> Table:
 
 
 def champion_text(champion: ChampionView, view: SearchView) -> RenderableType:
-    """Return the details of a champion as text: config, time with confidence interval, speed-ups, and decisions."""
+    """Return the details of a champion as text: config, time, speed-ups, share of the device's limit, and decisions.
+
+    The time has a confidence interval if the champion's verdict contains one.
+
+    Args:
+        view: search whose policy, device, roofline and cache mode are used, e.g. the search that found the champion.
+    """
     verdict = champion.verdict
     grid = facts()
     if champion.retired_reason is not None:
@@ -359,7 +375,8 @@ def _runs(view: SearchView, ranking: Sequence[TrialView]) -> Runs:
 def _speedup_cell(view: SearchView, trial: TrialView) -> str:
     """Return a trial's speed-up as text; ``–`` if the speed-up is unknown.
 
-    If the column's title names a different baseline, the name of the baseline follows.
+    The column's title names the search's fastest baseline. If the speed-up is over another baseline, the text ends with
+    the name of that baseline.
     """
     speedup = trial.speedup(view.baselines)
     if speedup is None:

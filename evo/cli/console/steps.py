@@ -57,6 +57,8 @@ def print_climb(
     """Print every step of a measurement, up to the step at which the config failed.
 
     Args:
+        cache: cache mode of the main timing, ``hot`` or ``cold``.
+        roofline: roofline of the problem on the device; None if unknown.
         whole_log: True to print all lines of the compiler's output, False to print its first error or warning.
     """
     report, built = evaluated.report, evaluated.built

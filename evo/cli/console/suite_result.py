@@ -1,4 +1,7 @@
-"""Prints the result of a suite as text or JSON, with the calls and the slowdown of small sets of configs."""
+"""Prints the result of a suite as text or JSON: its calls, and a few configs that serve all problems of a family.
+
+The slowdown of such configs on a problem is relative to the best measured config of this problem.
+"""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -49,7 +52,13 @@ class SuiteResult:
 
 
 def print_suite(out: Console, result: SuiteResult, size: int, where: str) -> None:
-    """Print the calls with their times, then for each family at most `size` configs, with the calls of each config."""
+    """Print the calls with their times, then for each family at most `size` configs, with the calls of each config.
+
+    No configs are selected for a family with fewer than two problems.
+
+    Args:
+        where: options that make another command use the same service.
+    """
     suite = result.suite
     out.print(styled("\n", (f"Suite {suite.name}", "bold")))
     rows = table("call", "family", "problem", ">time", "over the fastest baseline", "champion")
@@ -85,7 +94,7 @@ def _print_family(out: Console, family: str, measured: Measurements, size: int, 
 
 
 def set_text(chosen: ConfigSet, problems: int, long: str = LONG) -> str:
-    """Describe the slowdown with a set of configs: ``1.030 times as long on average, at most 1.10``.
+    """Describe the slowdown if only the chosen configs are used: ``1.030 times as long on average, at most 1.10``.
 
     Args:
         problems: number of problems of the family.

@@ -32,7 +32,8 @@ def read_answer(reference: str) -> Answer:
         reference: ``FILE:FUNCTION`` or ``MODULE:FUNCTION``.
 
     Raises:
-        InvalidInput: there is no such file, module or function.
+        InvalidInput: there is no such file, module or function, a file is not valid Python, or a file has a relative
+            import.
     """
     where, _, function = reference.rpartition(":")
     if not where or not function.isidentifier():
@@ -62,9 +63,10 @@ def read_answer(reference: str) -> Answer:
 
 
 def _arguments(name: str, tree: ast.Module) -> ast.arguments | None:
-    """Return the parameters of a function; None if the file does not define it.
+    """Return the parameters of the function `name`; None if the file does not define it.
 
-    A function may also be a lambda, another name for a function, or the result of a call such as ``jax.jit(f)``.
+    The definition may be a ``def``, a lambda, another function's name, or a call such as ``jax.jit(f)``, whose first
+    argument is a function.
     """
     for _ in range(len(tree.body)):
         value = _defined(name, tree)
@@ -223,7 +225,11 @@ def _python(path: Path) -> str:
 
 
 def _path(where: str) -> Path | None:
-    """Return the Python file of a path or module name; None for a module without a Python file."""
+    """Return the Python file of a path or module name; None for a module without a Python file.
+
+    Raises:
+        InvalidInput: there is neither a file nor an installed module of this name.
+    """
     path = Path(where)
     if path.is_file():
         return path

@@ -112,7 +112,8 @@ def write_imported(
 
     Raises:
         NotFound: the source cannot be read.
-        InvalidInput: the source has no function to call, or another argument names a missing file or function.
+        InvalidInput: the source has an unknown suffix, is not text or has no function to call, or another argument
+            names a missing file or function.
         Conflict: the folder exists and is not empty. Nothing is overwritten.
     """
     if file.suffix not in _SUFFIXES:

@@ -79,6 +79,8 @@ def writing_to(target: Path, option: str = "--to") -> Iterator[None]:
 def write_file(target: Path, content: str | bytes, *, force: bool = True) -> None:
     """Write a file completely. If writing fails or is interrupted, `target` keeps its earlier content.
 
+    A device or pipe is written directly.
+
     Args:
         force: False to refuse an existing file.
 
@@ -137,7 +139,10 @@ def write_folder(folder: Path, contents: Mapping[str, str | bytes]) -> list[Path
 
 
 def _draft(target: Path) -> Path:
-    """Return the path of a new hidden file or folder. It is written completely before it replaces the target."""
+    """Return an unused hidden path next to the target.
+
+    Callers write a file or folder completely to this path before they move it to the target.
+    """
     return target.with_name(f".{target.name}.{secrets.token_hex(4)}.part")
 
 

@@ -15,7 +15,10 @@ from workers.system.program import keeping_bytecode
 
 RESTARTS = 5
 WINDOW_S = 60.0
-"""A child that ends unexpectedly more than `RESTARTS` times within these seconds is not started again."""
+"""Child processes that end unexpectedly are started again, at most `RESTARTS` times within these seconds.
+
+The service and the worker of a command are counted together.
+"""
 GRACE_S = 10.0
 """Seconds that a child may take to end after SIGTERM before it is killed."""
 
@@ -67,7 +70,7 @@ class Child:
         return self._process.poll()
 
     def stop(self) -> None:
-        """Ask the process to end, and kill it if it does not."""
+        """Ask the process to end, and kill it if it has not ended after `GRACE_S`."""
         if self.exit_code is None:
             self._process.send_signal(signal.SIGTERM)
         try:
@@ -77,7 +80,7 @@ class Child:
             self._process.wait()
 
     def last_words(self) -> str:
-        """Return the last line of the child's output, and the path of its log."""
+        """Return the last error message of the child, or else the last line of its output, and the path of its log."""
         written = self._log.read_bytes()[self._log_start :].decode(errors="replace")
         lines = [line.strip() for line in written.splitlines() if line.strip()]
         last_line = next(

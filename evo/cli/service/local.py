@@ -42,6 +42,7 @@ class Local:
     times.
 
     Args:
+        place: the database and its files.
         measuring: True if a worker is needed as well.
         standby: processes that are used instead of new processes, or None.
     """
@@ -58,11 +59,13 @@ class Local:
         self._worker_lock = WorkerLock(place.worker_data)
 
     def tend(self) -> str:
-        """Find the service, or start it and its worker, and return the address of the service. The call is fast while
-        the service answers.
+        """Return the address of the service. Start the service and, if `measuring` is True, a worker if none runs.
+
+        The call is fast while the service answers.
 
         Raises:
-            EvoError: the service does not start, or dies repeatedly. The message contains the end of its output.
+            EvoError: a process does not start or ends unexpectedly several times, or another process holds the database
+                but does not answer in time.
         """
         if self._service is None or self._service.exit_code is not None:
             self._record_death(self._service)
@@ -75,10 +78,12 @@ class Local:
         return self.url
 
     def prepare(self) -> None:
-        """Wait until the service answers and, if a worker is needed, until it has registered.
+        """Wait until the service answers and, if a worker is needed, until a worker with a device has registered.
 
         Raises:
-            EvoError: the service or the worker does not start. The message contains the end of its output.
+            ChildFailed: the service or the worker ended. The message contains the end of its output.
+            NotStarted: the service did not answer, or no worker registered, within `START_S`.
+            EvoError: a log file or the worker's folder cannot be written.
         """
         begun = time.monotonic()
         url = self.tend()
@@ -98,10 +103,11 @@ class Local:
         return worker_connected(url, token=self._key, within_s=within_s)
 
     def let_finish(self) -> None:
-        """Wait while the worker of this process runs a confirmation or ablation for another terminal.
+        """Wait while the worker of this process may run a confirmation or ablation for another terminal.
 
-        If the worker ended earlier, this work would have to be repeated. The worker gets no new work during the
-        wait. Ctrl-C or an error of the service ends the wait.
+        The wait lasts until no search of the service has a running confirmation or ablation, or until the worker has
+        exited. If the worker ended earlier, its job would have to be repeated. The worker gets no new work during the
+        wait. Ctrl-C or an error of the service ends the wait. Without a worker, this method does not wait.
         """
         if self._worker is None or self.url is None:
             return
@@ -250,7 +256,8 @@ def worker_connected(
 ) -> bool:
     """Return True if a worker with a device sent a message in the last `within_s` seconds and has not shut down.
 
-    The service measures these seconds, so differences between clocks do not matter.
+    The service measures these seconds, so differences between clocks do not matter. If the service is unreachable, the
+    result is False.
 
     Args:
         other_than: id of a worker that is ignored, or None.

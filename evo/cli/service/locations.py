@@ -34,7 +34,10 @@ class ServiceRef:
 
     @property
     def options(self) -> str:
-        """Quoted options that make another command use the same service. They start with a space and omit passwords."""
+        """Quoted options that make another command use the same service.
+
+        They start with a space and omit passwords. Empty if the service is that of the default database.
+        """
         if self.url is not None:
             return f" --url {quoted(masked(self.url))}"
         return "" if self.database is None else f" --db {quoted(str(self.database))}"
@@ -79,6 +82,7 @@ class LocalDatabase:
 
         Raises:
             InvalidInput: the user gave a URL, or the path of something that is not a file.
+            EvoError: the file is not a kernel-evo database.
         """
         scheme = database.parts[0] if database is not None and database.parts else ""
         if scheme in {"postgresql:", "postgres:", "postgresql+psycopg:"}:

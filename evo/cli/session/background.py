@@ -33,8 +33,8 @@ def detach(arguments: Sequence[str], location: LocalDatabase, options: str, *, a
         as_json: True to print the search as JSON, False to print it as text.
 
     Returns:
-        0 if the search has begun. If the background process ended earlier, its output is shown, and its exit code is
-        returned.
+        0 if the search has begun. If the background process ended earlier, or is ended because its search did not begin
+        within `START_S`, its output is shown. Its exit code is then returned or, if that is 0, `Exit.UNAVAILABLE`.
 
     Raises:
         EvoError: the log file cannot be written.

@@ -23,7 +23,10 @@ POLL_S = 0.5
 LOOK_S = 5.0
 """Seconds between two checks whether a worker is connected, and whether results can be stored."""
 MOST_REFUSED = 3
-"""A local search command ends after this number of checks with storage errors, if no trial ended between them."""
+"""Number of checks with storage errors after which a local search command ends.
+
+The count returns to 0 when a trial ends, and decreases by 1 at each check without an error.
+"""
 
 
 class Screen(Protocol):
@@ -123,7 +126,11 @@ def follow(
 
 
 def _warnings(view: SearchView) -> list[str]:
-    """Return the warnings of a search, except gaps between quick and confirmed times, which the report explains."""
+    """Return the warnings of a search that are shown while it runs.
+
+    Warnings about gaps between quick and confirmed times are excluded, because the report explains them. Until the
+    search has ended, the sentence about baselines that could not be timed is included.
+    """
     warnings = [f"Warning: {each}" for each in view.warnings if each not in view.quick_gaps]
     missing = None if view.state in TERMINAL else view.not_compared  # the final report contains it
     return warnings if missing is None else [*warnings, missing]

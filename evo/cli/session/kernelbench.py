@@ -180,9 +180,12 @@ def _attempt(view: VariantView) -> Attempt:
 def _speedups(client: Client, tuning: SearchView) -> dict[str, SpeedUp]:
     """Return the speed-up over each baseline, by the baseline's name.
 
-    The speed-ups are computed from the confirmation of the search's champion. Without a champion, the only speed-up is
-    the confirmed one of the best trial, over one baseline. If the best trial was not confirmed, the speed-ups are
-    computed from its quick samples. The result is empty if no config was measured.
+    If the search found the current champion, the speed-ups are computed from the champion's confirmation. Otherwise, if
+    the best trial was confirmed, the only speed-up is that of its confirmation, over one baseline. If the best trial
+    was not confirmed, the speed-ups are computed from its quick samples. The result is empty if no config was measured.
+
+    Args:
+        tuning: search that tuned the variant.
     """
     rng = np.random.default_rng(0)
     own = tuning.champion is not None and tuning.champion.search_id == tuning.id

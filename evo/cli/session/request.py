@@ -36,7 +36,7 @@ class Request:
         """Return the request for a search of a family, after checking the family, the problem and the policy.
 
         Args:
-            family: name of a family, or path of its folder.
+            family: name of a family or recording, or path of its folder or file.
             problem: problem fields as ``NAME=VALUE,…``. If empty, all fields have their defaults.
             policy: name of a policy, or path of a file.
             terms: other fields of the request.
@@ -55,7 +55,7 @@ class Request:
         )
 
     def under(self, policy: Mapping[str, Any]) -> "Request":
-        """Return a copy whose policy overrides these fields of the default policy."""
+        """Return a copy whose policy has the given fields, and the default policy's values for all other fields."""
         return replace(self, terms={**self.terms, "policy": dict(policy)})
 
     def with_terms(self, **terms: Any) -> "Request":

@@ -204,7 +204,11 @@ def _mention_strangers(out: Console, device: Device) -> None:
 
 
 def _mention_cache(out: Console, trouble: str | None) -> None:
-    """Print `trouble`: why the worker's cache cannot be written. Otherwise only the worker's log contains it."""
+    """Print the reason why the worker's cache cannot be written, because the worker only writes this reason to its log.
+
+    Args:
+        trouble: the reason. If None, nothing is printed.
+    """
     if trouble is not None:
         out.print(Text(f"{trouble}\n", "yellow"))
 

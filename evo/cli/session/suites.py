@@ -1,5 +1,7 @@
-"""Searches a suite, whose calls share a budget and exchange configs. The result is a small set of configs per
-family.
+"""Searches the calls of a suite with one shared budget, and selects a few configs per family.
+
+A search starts from the best configs of earlier searches of the same family. At the end, the champion of each call is
+measured on the other problems of its family.
 """
 
 import time
@@ -31,25 +33,33 @@ EXCHANGE_SHARE = 0.2
 """Share of the time budget for measuring champions on the other problems of their families, over all calls."""
 
 SLICES = 4
-"""Average number of slices (turns of a search) per call."""
+"""Mean number of slices per call into which the budget is divided.
+
+A slice is the part of the budget that a search uses before it is paused, and the next search is chosen.
+"""
 
 LEAST_SLICE_S = 2.0
 NEIGHBOURS = 3
-"""A new search starts from the best configs of this number of searches of similar problems."""
+"""Maximum number of earlier searches of the suite whose best configs a new search tries first."""
 
 BEST_OF_NEIGHBOUR = 2
 LEAST_MINUTES = 0.05
 MOST_EXCHANGED = 6
-"""Maximum number of trials of an exchange: the default config, and the champions of similar problems."""
+"""Maximum number of trials of a call's second search (see `_Conductor.exchange`).
+
+These trials are the default config and the champions of the call's own problem and of similar problems.
+"""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Shared:
-    """Budget of a whole suite. At least one limit is set; None means no limit.
+    """Budget of a whole suite. At least one of `trials` and `minutes` is set; None means no limit.
 
     Attributes:
-        trials: maximum number of trials, summed over all searches.
-        minutes: maximum running time, summed over all searches. Final confirmations take additional time.
+        trials: maximum number of trials, summed over the first searches of all calls. The second searches, which try
+            the champions of similar problems (`_Conductor.exchange`), are not counted.
+        minutes: maximum running time, summed over all searches. `EXCHANGE_SHARE` of it is reserved for the second
+            searches. Final confirmations take additional time.
         stagnation: number of trials without improvement after which the search of a call ends.
     """
 
@@ -64,7 +74,8 @@ class CallSearch:
 
     Attributes:
         view: state of the search; None before it starts.
-        best: best time or cost at the end of each slice, first slice first; None before the first measurement.
+        best: best quick time in µs, or best cost, at the end of each slice, first slice first. An entry is None if
+            nothing had been measured by then.
         trouble: reason why the search could not be started; None if there is none.
     """
 
@@ -123,7 +134,10 @@ class _Conductor:
         self._exchanged: list[tuple[str, SearchView]] = []
 
     def search(self) -> None:
-        """Give slices of the budget to the most promising searches, until the budget is spent."""
+        """Give slices of the budget to the searches with the largest expected gain (`next_call`).
+
+        The method ends when the budget is spent, when every search has ended, or when the user presses Ctrl-C.
+        """
         while not self._spent() and not self._session.interrupts.count:
             name = next_call({name: self._progress(entry) for name, entry in self._entries.items()}, self._suite.goal)
             if name is None:
@@ -140,7 +154,11 @@ class _Conductor:
             entry.view = self._follow(entry.view)
 
     def exchange(self) -> None:
-        """For each problem, run a second search, which measures the champions of similar problems."""
+        """For each call, run a second search, which measures the champions of similar problems of the same family.
+
+        Calls without a first search are skipped, and calls whose family has no other search that measured a config.
+        The method ends when the user presses Ctrl-C.
+        """
         together = [entry for entry in self._entries.values() if self._relatives(entry)]
         for entry in together:
             if self._session.interrupts.count:
@@ -225,7 +243,10 @@ class _Conductor:
         self._session.out.print(head(view, masked(f"{self._session.connection.client.url}/searches/{view.id}")))
 
     def _advice(self, entry: CallSearch) -> list[Config]:
-        """Return the best configs that searches of the nearest problems have found so far, nearest problem first."""
+        """Return the best configs that earlier searches of the same family have found so far, nearest problem first.
+
+        At most `NEIGHBOURS` searches contribute, each with at most `BEST_OF_NEIGHBOUR` configs.
+        """
         digest = entry.request.package.digest
         same = [other for other in self._entries.values() if other.request.package.digest == digest]
         others = [other.view for other in same if other.view is not None]
@@ -297,7 +318,9 @@ class _Conductor:
             entry.view = self._look(entry.view)
 
     def _measurements(self, family: str) -> Measurements:
-        """Return the measured times or costs of every call's best configs on the problems of the family.
+        """Return the quick times or costs of a family's best configs on each of the family's problems.
+
+        The best configs are the `BEST_OF_NEIGHBOUR` best configs of each first search.
 
         Confirmed times are not used, because only the best configs are confirmed, and confirmed times are not
         comparable with quick times.

@@ -13,7 +13,7 @@ from evo.search.suite.recorder import FUNCTIONS, Recorder
 
 
 def watch(script: Path, arguments: Sequence[str]) -> tuple[Recorder, str | None]:
-    """Run a script like `python SCRIPT ARGUMENTS…`, and record its calls of PyTorch functions.
+    """Run a script like `python SCRIPT ARGUMENTS…`, and record its calls of the PyTorch functions in `FUNCTIONS`.
 
     Returns:
         The recorded calls, and the reason why the script failed (None if the script succeeded).
@@ -51,9 +51,11 @@ class _Contiguous:
 
 @contextmanager
 def watched(recorder: Recorder, torch: Any) -> Iterator[None]:
-    """Context manager that records calls of PyTorch's functions in this thread.
+    """Context manager that records calls of the functions of `torch.nn.functional` in `FUNCTIONS` in this thread.
 
-    Calls of modules that do not use these functions (RMSNorm, SwiGLU) are also recorded.
+    Modules that compute the same without these functions are recorded when they are called: modules whose class name
+    ends in ``RMSNorm``, except PyTorch's own, as ``rms_norm``; modules with ``gate_proj``, ``up_proj`` and
+    ``down_proj`` as ``swiglu``.
     """
     functional, own = torch.nn.functional, getattr(torch.nn, "RMSNorm", None)
     names: Mapping[Any, str] = {getattr(functional, name): name for name in FUNCTIONS if hasattr(functional, name)}

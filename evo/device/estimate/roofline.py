@@ -17,7 +17,7 @@ BUSY = 0.6
 """Minimum share of the roofline, or of a counter's peak, at which a resource and not latency bounds a kernel's time."""
 
 MOST_COLD_SETS = 4096
-"""Maximum number of buffer sets through which cold calls rotate."""
+"""Maximum number of buffer sets (copies of a kernel's arrays) through which cold calls rotate."""
 
 MEASURED_TOLERANCE = 0.4
 """Tolerance of a measured ceiling, which other programs may have lowered. Two measurements that were minutes apart
@@ -30,12 +30,13 @@ class Roofline:
     """The shortest time in which a device can compute a problem.
 
     Attributes:
-        floor_us: the longest of the times for arithmetic, special operations, caches and memory; 0.0 if none is known.
+        floor_us: the longest of the times for arithmetic, special operations, caches and memory. 0.0 if no time is
+            known, e.g. if all bytes stay in the cache and the rates of the cache and of the arithmetic are unknown.
             Another algorithm may need fewer special operations, e.g. if it computes exponentials with polynomials.
         bound: ``compute`` if arithmetic or special operations take longest, ``memory`` if caches or memory do.
         tolerance: fraction by which `least_us` may be too high.
-        certain_us: the longer of the times for arithmetic and main memory, which is a lower bound for every kernel.
-            None if it equals `floor_us`.
+        certain_us: the longer of the times for arithmetic and memory, without special operations and without rates of
+            repeated copies (`Ceilings.copies`). It is a lower bound for every kernel. None if it equals `floor_us`.
 
     Source: Williams, Waterman and Patterson, Roofline, Communications of the ACM 52(4) (2009), 65-76.
     """
@@ -105,10 +106,11 @@ def roofline(
     Args:
         work: number of arithmetic operations, minimum number of bytes moved, and dtype of the arithmetic. If the dtype
             has no ceiling, the arithmetic adds no time.
-        threads: number of CPU threads. All rates are multiplied by this number. Real rates may grow less, so the result
-            remains a lower bound.
+        threads: number of CPU threads. All rates except `cache_bytes_per_s` are multiplied by this number. Real rates
+            may grow less, so the result remains a lower bound.
         cached_bytes: bytes that a cache keeps between calls, so that main memory does not move them.
-        cache_bytes_per_s: rate of that cache. None if the cache does not limit the time.
+        cache_bytes_per_s: rate of this cache, at which all bytes of the problem move. None if the cache does not limit
+            the time.
         copies_per_s: rate in bytes per second at which caches deliver the problem's bytes; for a CPU, the rate of one
             thread. It affects `floor_us` but not `certain_us`. None if unknown.
     """
@@ -136,8 +138,11 @@ def roofline(
 def device_roofline(device: Device, work: Work | None, objective: Objective) -> Roofline | None:
     """Return the roofline of a device for an objective; None if the work or the ceilings are unknown.
 
-    In a hot measurement, main memory moves only the bytes that do not fit into the last-level cache; a cache of unknown
-    size is assumed to hold everything. Cached bytes move at the rate of repeated copies of the next smaller size.
+    In a hot measurement, main memory moves only the bytes that do not fit into the last-level cache. A cache of unknown
+    size is assumed to hold everything. All bytes must also pass through the caches, at the rate of the largest size in
+    `Ceilings.copies` that is at most the number of bytes of the work. Without such a size, this rate is ignored.
+
+    In a cold measurement, main memory moves all bytes, unless even `MOST_COLD_SETS` buffer sets fit into the cache.
     """
     if device.ceilings is None or work is None:
         return None
@@ -155,8 +160,8 @@ def device_roofline(device: Device, work: Work | None, objective: Objective) -> 
 def stream_roofline(target: Device, work: Work | None, objective: Objective) -> Roofline | None:
     """Return the roofline on a GPU for a kernel that reads each byte once, in address order.
 
-    The result is an expectation for estimates, not a bound. In hot measurements, only data that fit into the L2
-    cache are read at the cache's rate. The result is None if the work or the ceilings are unknown.
+    The result is an expectation for estimates, not a bound. In hot measurements, memory delivers only the bytes that
+    are no longer in the L2 cache (see `kept_bytes`). The result is None if the work or the ceilings are unknown.
     """
     if target.ceilings is None or work is None:
         return None
@@ -182,13 +187,15 @@ _LEAST_SET_BYTES = 1 << 16
 def cold_sets(cache_bytes: int, bytes_held: int, memory_bytes: int) -> int:
     """Return the number of buffer sets to use in rotation so that each is evicted from the cache before its next use.
 
-    The result is at least 2.
+    A buffer set is one copy of the kernel's arrays. The result is from 2 to `MOST_COLD_SETS`. If memory is short, it is
+    smaller than the cache requires.
 
     Args:
         cache_bytes: size of the cache.
         bytes_held: size of one set. If even the maximum number of very small sets fits into the cache, the sets are
             evicted only from a smaller cache. The measurement then names this smaller cache.
-        memory_bytes: memory that the runner may allocate. If the result is above 2, the sets use at most a quarter.
+        memory_bytes: memory that the runner may allocate. If the result is above 2, the sets use at most a quarter of
+            this memory.
     """
     wanted = math.ceil(5 * cache_bytes / max(bytes_held, 1)) + 1
     affordable = memory_bytes // _COLD_SHARE // max(bytes_held, _LEAST_SET_BYTES)

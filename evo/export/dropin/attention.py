@@ -27,8 +27,8 @@ def scaled_dot_product_attention(  # noqa: PLR0917 — the signature is PyTorch'
     """Return attention, like `torch.nn.functional.scaled_dot_product_attention`.
 
     Kernels support neither masks nor dropout, and read queries only in two memory layouts: contiguous, or (B, S, H, D)
-    as written by a model's projection. Keys and values are copied if their layout differs from that of the queries.
-    The output has the layout of the queries.
+    as written by a model's projection. PyTorch computes all other calls. Keys and values are copied if their layout
+    differs from that of the queries. The output has the layout of the queries.
 
     If q, k and v are views of one joint projection, and a kernel for the projection's layout exists, this kernel reads
     the projection without a copy. The output then has the memory layout (B, S, H, D).
@@ -97,7 +97,7 @@ _ATTENTION = Operation(
 
 
 def _unsupported_reason(inputs: tuple[torch.Tensor, ...], terms: Terms) -> str | None:  # noqa: PLR0911
-    """Return the reason why no kernel can compute this attention call; None if a kernel can."""
+    """Return the reason why no kernel can compute this attention call; None if a kernel may compute it."""
     masked, causal, scale, grouped = terms
     query, key, value = inputs
     if masked:
@@ -136,11 +136,14 @@ def _attention_problem(
 
 
 def _strides_of_one(inputs: tuple[torch.Tensor, ...]) -> tuple[str, tuple[int, ...]] | None:
-    """Match the strides of q, k and v to a joint projection. Return the layout of the projection, and
-    the byte offset of each view from q.
+    """Match the strides of q, k and v to a joint projection.
 
-    q, k and v have shape (B, heads, S, D). The projection has shape (B, S, H + 2 KV, D) with all heads of q first
-    (layout `qkv`), or (B, S, H, 3, D) (layout `qkv_heads`). If the strides match neither layout, the result is None.
+    q, k and v have shape (B, heads, S, D). The projection has one of two layouts: `qkv` has shape (B, S, H + 2 KV, D)
+    with all H heads of q first, then the KV heads of k and of v. `qkv_heads` has shape (B, S, H, 3, D).
+
+    Returns:
+        The layout of the projection, and the byte offset of each of q, k and v from q. None if the strides match
+        neither layout.
     """
     query, key, _ = inputs
     _, heads, length, size = query.shape

@@ -1,4 +1,4 @@
-"""Functions with the signatures of `torch.nn.functional`, computed by kernels if possible and otherwise by PyTorch."""
+"""The functions of this package. A kernel computes a call if possible; otherwise, PyTorch does."""
 
 from .attention import scaled_dot_product_attention
 from .norms import add_layer_norm, add_rms_norm, layer_norm, rms_norm

@@ -15,7 +15,7 @@ import torch
 
 SCALARS = {"int32": ctypes.c_int32, "int64": ctypes.c_int64, "float32": ctypes.c_float, "float64": ctypes.c_double}
 CPU_ALIGNMENT, GPU_ALIGNMENT = 64, 16
-"""Required alignment of input addresses on a CPU and on a GPU, in bytes."""
+"""Minimum alignment of input addresses on a CPU and on a GPU, in bytes. A kernel may require more."""
 
 MAX_DYNAMIC_SHARED = 8
 """Value of ``CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES`` in the CUDA driver API."""
@@ -24,7 +24,9 @@ KEPT_LAUNCHES = 256
 """Maximum number of cached launches of a kernel. They differ in scalar values and output shapes."""
 
 KEPT_MAPS = 256
-"""Maximum number of tensor maps that are cached by address; a program has only a few buffers."""
+"""Maximum number of address combinations for which a kernel's encoded tensor maps are cached. A few suffice, because a
+program reuses its buffers.
+"""
 
 
 _LINUX = platform.system() == "Linux"
@@ -51,6 +53,7 @@ class Kernel:
         inputs, outputs: descriptions of the input and of the output arguments.
         scalars: names of the scalar arguments.
         results: shape, strides and dtype of each output, as compiled into the kernel.
+        on_gpu: True for a GPU kernel, False for a CPU kernel.
         alignments: required alignment of each input's address, in bytes.
     """
 
@@ -324,7 +327,13 @@ class _Loaded:
         return start
 
     def _encoded_maps(self, addresses: int | tuple[int, ...]) -> list[int]:
-        """Return the host addresses of the tensor maps for arguments at these addresses. Results are cached."""
+        """Return the host addresses of the parameters of all tensor maps. Results are cached.
+
+        The parameters are each map and, if the kernel takes them, the shape and the strides of the map's array.
+
+        Args:
+            addresses: device address of each map's array; a single integer if there is only one map.
+        """
         found = self._encoded.get(addresses)
         if found is None:
             assert self._map_parameters is not None
@@ -406,7 +415,10 @@ def check_gpu(built_for: str, capability: tuple[int, int]) -> None:
 
 
 def _check_cpu(built_for: str) -> None:
-    """Raise Unfit if the processor has a different architecture, or lacks instructions that the kernel uses."""
+    """Raise Unfit if the processor has a different architecture, or lacks instructions that the kernel uses.
+
+    The instructions are checked only on Linux.
+    """
     machine, _, feature = built_for.partition("+")
     if machine != platform.machine():
         raise Unfit(f"it is built for {built_for}, but this machine is {platform.machine()}")

@@ -12,7 +12,10 @@ from .serving import Call, Operation, Terms, Unserved, compiling, rows_problem
 def rms_norm(
     input: torch.Tensor, normalized_shape: Sequence[int], weight: torch.Tensor | None = None, eps: float | None = None
 ) -> torch.Tensor:
-    """Return RMSNorm over the last dimension, like `torch.nn.functional.rms_norm`."""
+    """Return RMSNorm over the dimensions `normalized_shape`, like `torch.nn.functional.rms_norm`.
+
+    Kernels support only calls with a weight that normalize the last dimension alone.
+    """
     if compiling():
         return _traced_rms_norm(input, normalized_shape, weight, eps)
     found = _RMS_NORM.outputs((input, weight), (tuple(normalized_shape), eps))
@@ -63,7 +66,10 @@ def layer_norm(
     bias: torch.Tensor | None = None,
     eps: float = 1e-5,
 ) -> torch.Tensor:
-    """Return LayerNorm over the last dimension, like `torch.nn.functional.layer_norm`."""
+    """Return LayerNorm over the dimensions `normalized_shape`, like `torch.nn.functional.layer_norm`.
+
+    Kernels support only calls with a weight and a bias that normalize the last dimension alone.
+    """
     if compiling():
         return _traced_layer_norm(input, normalized_shape, weight, bias, eps)
     found = _LAYER_NORM.outputs((input, weight, bias), (tuple(normalized_shape), eps))
@@ -132,7 +138,10 @@ def _added_call(inputs: tuple[torch.Tensor, ...], terms: Terms) -> Call | Unserv
 
 
 def _wrong_length(input: torch.Tensor, cols: int, **weights: torch.Tensor | None) -> str | None:
-    """Return an error text about a tensor whose last dimension is not `cols` long; None if all tensors match."""
+    """Return an error text if a weight is missing, or if the last dimension of a tensor is not `cols` long.
+
+    The result is None if all tensors match.
+    """
     if not input.ndim or input.shape[-1] != cols:
         return f"input has shape {tuple(input.shape)}, not (…, {cols})"
     for name, each in weights.items():

@@ -42,9 +42,10 @@ def with_strides_like(input: torch.Tensor, output: torch.Tensor) -> torch.Tensor
 
 
 def traced(name: str, family: str, inputs: Sequence[torch.Tensor], **fields: Any) -> Any:
-    """Return the operator for a traced call; None if a gradient is needed or no kernel can compute the call.
+    """Return the operator for a traced call; None if PyTorch must compute the call.
 
-    If the result is None, the caller uses PyTorch's own operations, which torch.compile can fuse.
+    PyTorch must compute the call if a gradient is needed, autocast is enabled, or no kernel has the given problem
+    fields. The caller then uses PyTorch's own operations, which torch.compile can fuse.
 
     Args:
         name: name of the operator.

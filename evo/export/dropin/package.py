@@ -10,14 +10,15 @@ The package needs only this folder and PyTorch.
 
     python -m fast                  # times of each kernel alone, of the package's function, and of PyTorch's function
 
-Each function has the signature of the function with the same name in `torch.nn.functional`, and the same result within
-the precision of its dtype. PyTorch computes a call if there is no kernel for its shape or layout, or if the kernel was
-not built for this machine. `report` counts these calls by reason, and ``report().suite()`` is a suite file for tuning
-the missing kernels. After ``strict(True)``, such calls raise an exception instead.
+If `torch.nn.functional` has a function of the same name, both have the same signature. The results equal those of
+PyTorch within the precision of the dtype. PyTorch computes a call if no kernel supports it, e.g. because there is no
+kernel for its shape or layout, or because the kernel was not built for this machine. `report` counts these calls by
+reason, and ``report().suite()`` is a suite file for tuning the missing kernels. After ``strict(True)``, such calls
+raise an exception instead.
 
 Gradients: only the forward pass uses the kernels. The backward pass recomputes the call with PyTorch and differentiates
-the result. Under torch.compile, each call is one custom operator with a fake implementation; PyTorch computes calls
-that need gradients.
+the result. If gradients are needed, PyTorch computes both passes of `cross_entropy`. Under torch.compile, each call is
+one custom operator with a fake implementation; PyTorch computes calls that need gradients.
 """
 
 from .functions import (

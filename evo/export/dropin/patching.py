@@ -36,7 +36,8 @@ def patch(model: torch.nn.Module) -> dict[str, int]:
     Modules keep their hooks. Modules of other classes are not changed. `unpatch` undoes all replacements.
 
     Returns:
-        The number of patched modules and functions, by kind.
+        The number of patched modules by kind, and the number of replaced rotary functions under their name. The
+        attention function is not counted.
     """
     counts: dict[str, int] = {}
     for module in model.modules():
@@ -127,8 +128,8 @@ def _rotates(original: Callable[..., Any]) -> bool:
 def _repeats_halves(model: torch.nn.Module, source: ModuleType) -> bool:
     """Return True if the second half of the model's rotary tables repeats the first half.
 
-    This must hold for every rotary embedding class in `source` that the model uses, because kernels read only the first
-    half.
+    This must hold for every rotary embedding module whose class is defined in `source`, because kernels read only the
+    first half. The result is False if the model has no such module.
     """
     found = [
         module

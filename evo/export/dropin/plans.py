@@ -124,7 +124,7 @@ def strict(on: bool = True) -> None:
 
 
 def key_of(name: str, inputs: Sequence[torch.Tensor | None], terms: tuple[Any, ...]) -> Key | None:
-    """Return the cache key of a call; None if a tensor has no strides.
+    """Return the cache key of a call; None if an input is not a tensor, or has no strides.
 
     The key contains everything that the plan depends on, except addresses, gradients and the number of threads.
 

@@ -12,10 +12,11 @@ def apply_rotary_pos_emb(
     """Return queries and keys with rotary position embedding, as defined by the library transformers.
 
     Args:
-        q, k: tensors of shape (B, heads, S, D), or (B, S, heads, D) if `unsqueeze_dim` is 2; contiguous in either
-            layout.
-        cos, sin: tables of shape (1, S, D) or (S, D), equal for all batch entries. The second half of the last
-            dimension repeats the first half; kernels read only the first half.
+        q, k: tensors of shape (B, heads, S, D), or (B, S, heads, D) if `unsqueeze_dim` is 2. Kernels require that they
+            are contiguous in one of these two layouts.
+        cos, sin: tables of shape (S, D), (1, S, D) or (B, S, D). Kernels do not support tables of shape (B, S, D) with
+            B > 1. The second half of the last dimension must repeat the first half, because kernels read only the
+            first half.
     """
     found = rotated(q, k, cos, sin, unsqueeze_dim)
     return rotated_by_torch(q, k, cos, sin, unsqueeze_dim) if found is None else found
@@ -53,7 +54,7 @@ def _rotated_halves(x: torch.Tensor) -> torch.Tensor:
 
 
 def _unsupported_reason(inputs: tuple[torch.Tensor, ...], unsqueeze_dim: int) -> str | None:
-    """Return the reason why no kernel can compute this rotation; None if a kernel can."""
+    """Return the reason why no kernel can compute this rotation; None if a kernel may compute it."""
     q, k, cos, sin = inputs
     if unsqueeze_dim not in (1, 2) or q.ndim != 4 or k.ndim != 4:
         return "the shape of q or k is neither (B, heads, S, D) nor (B, S, heads, D)"

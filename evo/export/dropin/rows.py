@@ -87,8 +87,8 @@ def cross_entropy(  # noqa: PLR0917 — the signature is PyTorch's
 ) -> torch.Tensor:
     """Return the cross entropy of rows of logits, like `torch.nn.functional.cross_entropy`.
 
-    Kernels support class numbers as targets, and only calls without gradients. If gradients are needed, PyTorch also
-    computes the forward pass, because computing it twice would cost more than a kernel saves.
+    Kernels support only int64 class numbers as targets, and neither class weights nor label smoothing. If gradients are
+    needed, PyTorch also computes the forward pass, because computing it twice would cost more than a kernel saves.
     """
     inputs = (input, target) if weight is None else (input, target, weight)
     terms = (size_average, ignore_index, reduce, reduction, label_smoothing)
@@ -122,7 +122,7 @@ def _cross_entropy_call(inputs: tuple[torch.Tensor, ...], terms: Terms) -> Call 
 
 
 def _unsupported_reason(inputs: tuple[torch.Tensor, ...], terms: Terms) -> str | None:
-    """Return the reason why no kernel can compute this cross_entropy call; None if a kernel can."""
+    """Return the reason why no kernel can compute this cross_entropy call; None if a kernel may compute it."""
     input, target, *weight = inputs
     size_average, ignored, reduce, reduction, smoothing = terms
     if weight or smoothing:

@@ -73,7 +73,10 @@ def dtype_name(dtype: torch.dtype) -> str:
 
 
 def lies_by_tokens(heads: torch.Tensor) -> bool:
-    """Return True if a tensor of shape (B, H, S, D) has the memory layout (B, S, H, D)."""
+    """Return True if a tensor of shape (B, H, S, D) has the memory layout (B, S, H, D) and is not contiguous.
+
+    If H or S is 1, both layouts are the same, and the result is False.
+    """
     return not heads.is_contiguous() and heads.transpose(1, 2).is_contiguous()
 
 

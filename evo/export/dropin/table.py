@@ -13,7 +13,7 @@ from .kernels import Kernel, Unfit
 
 FOLDER = Path(__file__).parent
 Key = tuple[str, str, frozenset[tuple[str, Any]]]
-"""Family, device kind, and the fields of a problem with their values."""
+"""Family, device kind, and the fields of a problem with their values. Fields with default values are left out."""
 
 NO_KERNEL = "no kernel for this problem"
 MORE_THREADS = "PyTorch uses "

@@ -105,7 +105,11 @@ class Kernel:
         return [each for each in self.arguments if each["role"] in roles]
 
     def _storage(self, each: dict[str, Any], given: np.ndarray | None) -> np.ndarray:
-        """Return the memory to pass for an argument: the caller's array if it is suitable, else a new array."""
+        """Return the memory to pass for an argument.
+
+        This is the caller's array if it is contiguous and aligned, else an aligned copy of it. If the caller passed no
+        array (`given` is None), it is a new array.
+        """
         if given is None:
             return self.empty(each["name"])
         if not isinstance(given, np.ndarray) or given.dtype != np.dtype(each["stored"]):

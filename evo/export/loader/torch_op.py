@@ -46,7 +46,8 @@ def _checked(inputs: tuple[torch.Tensor, ...]) -> torch.device:
 
     Raises:
         TypeError: an input has a wrong dtype.
-        ValueError: an input has a wrong shape or layout, or is on a wrong device.
+        ValueError: an input has a wrong shape or layout, is on a wrong device, or contains a value outside the
+            argument's limits.
     """
     for each, given in zip(INPUTS, inputs, strict=True):
         name, shape = each["name"], tuple(each["shape"])

@@ -144,7 +144,17 @@ def _library(use: "_Use") -> Access:
 
 @dataclass(frozen=True, kw_only=True)
 class _Use:
-    """One use of a name: an access, an argument of a call, or the definition of an alias."""
+    """One use of a name: an access, an argument of a call, or the definition of an alias.
+
+    Attributes:
+        position: position in the code, in bytes, that determines the order of accesses.
+        kind: kind of an access (see `Access.kinds`); empty for other uses.
+        callee: function that the name is passed to; empty for other uses.
+        argument: index of the argument of the call.
+        count: number of arguments of the call.
+        element: True if an element is passed or gets an alias; False if a pointer does.
+        alias: variable to which the name is assigned; empty for other uses.
+    """
 
     position: int = 0
     kind: str = ""

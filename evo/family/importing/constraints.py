@@ -112,6 +112,9 @@ def launch_constraints(
 ) -> Iterator[DraftConstraint]:
     """Yield the constraints of a CUDA kernel. Constraints that all configs satisfy are left out.
 
+    Constraints from ``__launch_bounds__`` and from rounding in the launch are also left out if the default config
+    violates them.
+
     Args:
         block: expressions for the extents of a block.
         bounds: expression in ``__launch_bounds__``; empty if there is none.
@@ -174,7 +177,7 @@ def _may_fail(known: Known, condition: str, *, fields: bool = False) -> bool:
     """Return True if the default config satisfies a condition, and another config violates it.
 
     Args:
-        fields: True if violations by other problems also count.
+        fields: True if other problems also count. Any condition that contains a problem field may then fail.
     """
     values = known.values(condition)
     depends = fields and bool(set(_WORDS.findall(condition)) & set(known.fields))

@@ -55,6 +55,7 @@ class DraftArgument:
         value: expression for the value of a scalar, or of an input with one element; empty if it is unknown.
         init: True if the buffer must contain zeros before each call.
         decide: what a person must check about the argument; empty if nothing.
+        alignment: alignment of the buffer in bytes that callers must guarantee; 0 if only that of the dtype.
         dtype_decide: what a person must check about the dtype; empty if nothing.
     """
 
@@ -96,6 +97,8 @@ class Draft:
     """A family drafted from a source.
 
     Attributes:
+        kind: name of the implementation's table in family.toml: ``cpu``, ``cuda`` or ``triton``.
+        macros: names of the fields and tunables that are macros of the source.
         deterministic: False if the function adds floating-point numbers atomically.
         launches: launches of a call, in order; empty for a C function.
         wrapper: C function to add to the source, which calls several functions in order; empty if the source defines

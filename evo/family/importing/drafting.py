@@ -121,7 +121,7 @@ def _joined_draft(
     Args:
         function: function with the bodies of all steps.
         elements: element type of each argument, by name.
-        own: names of types that the source defines.
+        own: names of the source's type aliases, and of the first function's template type parameters.
     """
     body, code, is_cuda = function.body, function.code, source.language == "cuda"
     accesses = Accesses(body, helpers(source.code))
@@ -273,10 +273,15 @@ def _definitions(macros: Sequence[Macro]) -> dict[str, list[int]]:
 
 
 def _instantiated(source: Source, function: Function) -> tuple[Function, dict[str, str]]:
-    """Return the function with arguments for its template parameters, and the types of the source's aliases, by alias.
+    """Return a function as one call runs it (see `Source.only`), with template arguments if it is a template.
 
     The template arguments are those of an instantiation or a launch in the source. A missing argument gets the
-    parameter's default if there is one, else ``float`` for a type and ``1`` for a value.
+    parameter's default if there is one, else ``float`` for a type and ``1`` for a value. A tunable with the prefix
+    `TUNED` replaces an argument that is a constant of the host code.
+
+    Returns:
+        The function, with the arguments in its name and in place of its template parameters. Also the type of each
+        alias in the source and of each template type parameter, by name.
     """
     types = aliases(source.code)
     given, arguments = source.instance(function), dict[str, str]()
@@ -352,7 +357,7 @@ def _radii(whole: Sequence[str], macros: Sequence[Macro], offsets: Collection[st
 
 
 def _offsets(code: Code) -> dict[str, set[str]]:
-    """Return the loop variables that begin at a negated name, by that name: ``k`` by ``R`` for ``int k = -R``."""
+    """Return the loop variables that begin at a negated name, as a set by name: ``{"R": {"k"}}`` for ``int k = -R``."""
     found: dict[str, set[str]] = {}
     for node in code.nodes("init_declarator", "assignment_expression"):
         value = part(node, "value") or part(node, "right")
@@ -391,10 +396,10 @@ def _fields(
     Undefined names that look like extents also become fields. If no field is an extent, an example field N is added.
 
     Args:
-        steps: macros that are the steps of loops. They become tunables, not fields.
+        steps: macros that are the steps of loops. They become tunables even if their names look like extents.
         fixed: macros on whose value the results probably depend (see `is_fixed`).
         whole: names of the parameters that are whole numbers.
-        own: names that the source declares, which are not macros.
+        own: names that the source declares. They do not count as undefined.
     """
     known = {
         each.name: DraftField(
@@ -508,7 +513,7 @@ def _argument(
         extents: names of the problem fields that are extents.
         passed: problem field whose value a scalar parameter receives, by parameter.
         radii: problem field for each stencil radius, by the radius's name in the source.
-        offsets: loop variables that begin at a negated name, by that name: ``k`` by ``R`` for ``int k = -R``.
+        offsets: loop variables that begin at a negated name (see `_offsets`).
     """
     dtype = given.dtype
     if not parameter.pointer:
@@ -546,7 +551,11 @@ def _argument(
 
 
 def _declared_shape(parameter: Parameter, guessed: tuple[str, ...], passed: Mapping[str, str]) -> tuple[str, ...]:
-    """Return the shape that the brackets of a parameter declare. Extents that are missing come from `guessed`."""
+    """Return the shape that the brackets of a parameter declare. Extents that are missing come from `guessed`.
+
+    If the parameter has no brackets, or an extent contains characters that expressions do not allow, the result is
+    `guessed`.
+    """
     stated = [with_values(each, passed) for each in parameter.extents]
     stated = [re.sub(r"(?<!/)/(?!/)", "//", each) for each in stated]
     inner = set(_WORDS.findall(" ".join(stated)))

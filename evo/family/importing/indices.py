@@ -95,8 +95,9 @@ class Indices:
     def certain_shape(self, name: str) -> tuple[str, ...]:
         """Return the shape of an array; empty if the indices do not determine it.
 
-        In the indices, a variable is multiplied by the extents of all axes inside its own axis. The variables with the
-        largest multiplier are the indices of the outermost axis.
+        In an index such as ``row * cols + column``, each variable is multiplied by the extents of the axes inside its
+        own axis. The multipliers (here ``cols`` and 1) therefore determine the inner extents (``cols``). The outermost
+        extent is the limit of the variables with the largest multiplier (``row``).
         """
         return self._shape(name)[0]
 
@@ -104,8 +105,8 @@ class Indices:
         """Return the shape of an array.
 
         Args:
-            guess: shape if the indices do not determine it. If the multipliers show only the inner axes, these become
-                the last axes of the guess.
+            guess: shape if the indices do not determine it. If the indices determine only the inner extents, these
+                become the last extents of the guess.
         """
         shape, axes = self._shape(name)
         if shape:

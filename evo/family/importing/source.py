@@ -124,7 +124,7 @@ class Source:
     macros: tuple[Macro, ...]
 
     def with_headers(self, headers: Iterable["Source"]) -> "Source":
-        """Return the source with the code and the macros of its headers."""
+        """Return the source with the code and the macros of its headers. Functions of headers are not added."""
         every = (self, *headers)
         if len(every) == 1:
             return self
@@ -383,7 +383,10 @@ def aliases(code: Code) -> dict[str, str]:
 
 
 def own_names(code: Code) -> set[str]:
-    """Return the names that a source declares or defines: variables, parameters, types and macros."""
+    """Return the names that a source declares or defines (variables, parameters, types, macros).
+
+    The types in its declarations are included, even if a header defines them.
+    """
     found = {written(part(node, "name")) for node in code.nodes("preproc_def", "preproc_function_def")}
     for node in code.nodes(*_DECLARATIONS):
         named = node.children_by_field_name("declarator") or node.children_by_field_name("name") or node.named_children

@@ -92,7 +92,7 @@ class Code:
 
     @functools.cached_property
     def uses(self) -> Mapping[str, list[Node]]:
-        """The uses of each variable, function and macro, by name. Names of struct members begin with a dot."""
+        """Syntax nodes of each variable, function, macro and struct member, by name. A dot precedes a member's name."""
         found: dict[str, list[Node]] = {}
         for node in self.nodes("identifier"):
             found.setdefault(written(node), []).append(node)
@@ -141,7 +141,7 @@ def part(node: Node, field: str) -> Node | None:
 
 
 def operator(node: Node) -> str:
-    """Return the operator of an expression, such as ``+=``."""
+    """Return the operator of an expression, such as ``+=``; empty if the node has no operator."""
     return written(part(node, "operator"))
 
 
@@ -169,7 +169,7 @@ def is_name(node: Node | None) -> bool:
 
 
 def called(node: Node) -> str:
-    """Return the name of the called function, without namespaces and template arguments."""
+    """Return the name of the called function, without namespaces and template arguments; empty for other nodes."""
     return last_name(part(node, "function"))
 
 

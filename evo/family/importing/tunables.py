@@ -226,7 +226,8 @@ def tunable(
 def is_fixed(name: str, defined: Sequence[int], use: MacroUse) -> bool:
     """Return True if the results probably depend on the value of a macro, such as the number of filter taps.
 
-    Such a macro is the extent of an argument, or the source suggests no second value for it.
+    Such a macro is the extent of an argument, or its value is not a power of two. A macro is never fixed if it has a
+    typical name of a tunable, is the step of a loop, is compared with a value for equality, or has several values.
 
     Args:
         defined: values of the macro in the source.

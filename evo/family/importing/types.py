@@ -68,7 +68,7 @@ def element(c_type: str, known: Mapping[str, str], *, whose: str) -> Element:
     """Return the dtype, components and alignment of array elements of a C type.
 
     Args:
-        known: types by their aliases; see `source.aliases`.
+        known: types by the names that represent them: aliases (see `source.aliases`) and template type parameters.
         whose: description of the parameter, used in error messages.
 
     Raises:

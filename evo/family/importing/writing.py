@@ -115,7 +115,8 @@ def _work(draft: Draft) -> Iterator[str]:
 def _contraction(arrays: Sequence[DraftArgument]) -> str:
     """Return the number of operations of a sum of products, as an expression.
 
-    The sum runs over the extents that several inputs have and no output has. The result is empty if there are none.
+    The sum runs over the extents that several inputs have and no output has. The result is empty if there are no such
+    extents.
     """
     inputs = [each.shape for each in arrays if each.role == "input"]
     outer = list(dict.fromkeys(extent for each in arrays if each.role != "input" for extent in each.shape))
@@ -134,7 +135,10 @@ def _factor(extent: str) -> str:
 
 
 def _arithmetic(draft: Draft) -> str:
-    """Return the dtype of the arithmetic: the dtype of the first floating-point array, else of the first array."""
+    """Return the dtype of the arithmetic: that of the first array with floats of 16 bits or more, else of the first.
+
+    At least one argument must be an array.
+    """
     dtypes = [each.dtype for each in draft.arguments if each.shape]
     return next((each for each in dtypes if each in _TOLERANCES), dtypes[0])
 
@@ -266,7 +270,7 @@ class Answer:
         library: library whose arrays the function takes: ``torch`` or ``jax``; empty for NumPy.
         in_order: True if the function takes the kernel's inputs by position, in the kernel's order, regardless of the
             names of its parameters.
-        inputs: number of inputs that such a function takes; None for all inputs.
+        inputs: number of inputs that the function takes if `in_order` is True; None for all inputs.
     """
 
     text: str
@@ -387,7 +391,7 @@ def _call_arguments(draft: Draft, answer: Answer) -> Iterator[str]:
 
 
 def taken_arguments(draft: Draft, answer: Answer) -> set[str]:
-    """Return the names of the kernel's arguments that a reference function takes."""
+    """Return the names of the kernel's arguments and of the problem fields that a reference function takes."""
     if answer.in_order:
         return {*_taken_in_order(draft, answer)}
     return {_meant(each, draft) for each in answer.parameters}

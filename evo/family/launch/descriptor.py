@@ -58,7 +58,7 @@ class DescriptorFormula:
 
         Raises:
             InvalidInput: the descriptor's shape and the argument have different numbers of elements, or the length of a
-                row is not a multiple of 16 bytes.
+                row of a shape with several axes is not a multiple of 16 bytes.
         """
         operand = argument.resolve(scope)
         shape = tuple(each.whole(scope) for each in self.shape) or operand.shape

@@ -47,7 +47,7 @@ class Launch:
     further: tuple["Launch", ...] = ()
 
     def named(self, ptx: str) -> "Launch":
-        """Return a copy in which the symbols of the PTX replace the names of the entry functions."""
+        """Return a copy in which each `entry` is its symbol in the PTX (`symbol_of`). Empty entries stay empty."""
         further = tuple(each.named(ptx) for each in self.further)
         return replace(self, entry=symbol_of(self.entry, ptx) if self.entry else "", further=further)
 
@@ -125,6 +125,8 @@ def read_launch(
     table: Table, call: Sequence[Argument], scope: Scope, derived: Mapping[str, Expression], *, triton: bool = False
 ) -> Geometry:
     """Read the key ``launch`` of an implementation: one table, or a list with one table per launch, in order.
+
+    A Triton implementation has only one table.
 
     Args:
         call: arguments of the call.

@@ -42,7 +42,10 @@ class TensorMap:
 
 @dataclass(frozen=True, kw_only=True)
 class MapFormula:
-    """A tensor map as declared by a family. It is passed only if `when` is true."""
+    """A tensor map as declared by a family. It is passed only if `when` is true.
+
+    The other expressions give the attributes of `TensorMap` with the same names.
+    """
 
     of: str
     when: Expression

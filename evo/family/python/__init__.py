@@ -23,7 +23,7 @@ def field(default: object = None, **keys: object) -> Any:
     """Declare a problem field as an annotated attribute, e.g. ``N: int = field(65536, min=1)``.
 
     Args:
-        default: default of the field.
+        default: default of the field; omitted if each problem must state a value.
         keys: keys of ``[problem.NAME]`` in family.toml.
     """
 
@@ -34,7 +34,8 @@ def argument(role: str, dtype: str, shape: Sequence[str | int] = (), **keys: obj
     Arguments are passed to the kernel in the order of their declarations.
 
     Args:
-        shape: extents in elements, as expressions over problem fields; omitted for a scalar.
+        shape: extents in elements, as expressions over problem fields; for a workspace, also over tunables, derived
+            values and device limits. It is omitted for a scalar.
         keys: other keys of ``[[arguments]]`` in family.toml.
     """
 

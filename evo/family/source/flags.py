@@ -155,7 +155,8 @@ class Option:
 
     Attributes:
         name: name of the option, e.g. ``-I``; empty for a bare file name.
-        value: value of the option, from the same flag as the name or from the next flag; empty if there is none.
+        value: value of the option, from the same flag as the name or from the next flag; empty if there is none. For a
+            bare file name, the file name.
         place: index of the option's first flag in the list of flags.
         flags: flags of the option as written.
     """
@@ -195,7 +196,10 @@ def _joins(flag: str, option: str) -> bool:
 
 
 def check_flags(flags: Sequence[str], kind: DeviceKind, where: str) -> None:
-    """Refuse flags that override a setting of kernel-evo.
+    """Refuse flags that override a setting of kernel-evo, and malformed flags.
+
+    A flag is malformed if it lacks its value, contains several flags, or is a file name. Names of object files and
+    libraries are accepted for C and C++. Flags that turn off optimisations are also accepted (see `check_optimised`).
 
     Args:
         flags: flags of the family.
@@ -203,7 +207,7 @@ def check_flags(flags: Sequence[str], kind: DeviceKind, where: str) -> None:
         where: location of the flags, as shown in error messages, e.g. ``family.toml: cpu.flags``.
 
     Raises:
-        InvalidInput: `flags` contains a flag that a family must not set.
+        InvalidInput: `flags` contains such a flag.
     """
     for option in options(flags):
         field = f"{where}[{option.place}]"
@@ -336,12 +340,19 @@ def _refusals_of_later_stages(option: Option) -> Iterator[str]:
 
 @lru_cache(maxsize=64)
 def anchored(flags: tuple[str, ...], folder: str) -> tuple[str, ...]:
-    """Return the flags with absolute paths. Relative paths are resolved against the family's folder."""
+    """Return the flags with absolute paths of folders and object files. Relative paths start at the family's folder.
+
+    Args:
+        folder: absolute path of the family's folder.
+    """
     return relocated(flags, folder, {})
 
 
 def relocated(flags: Sequence[str], family: str, carried: Mapping[str, str]) -> tuple[str, ...]:
     """Return the flags with `family` prepended to relative paths, and with new paths for some header folders.
+
+    Only paths of folders, and of files that are given without an option, are changed. Paths in other options, e.g.
+    ``-include``, stay as they are.
 
     Args:
         family: folder at which relative paths start.
@@ -370,6 +381,8 @@ def header_folders(flags: Sequence[str]) -> tuple[str, ...]:
 
 def linked_files(flags: Sequence[str], default: Sequence[str] = ()) -> tuple[str, ...]:
     """Return every file that the linker or optimiser may read because of the flags. Some of the files may not exist.
+
+    In ``-T``, ``-Xlinker``, ``-Wl,`` and flags of the form ``NAME=PATH``, only absolute paths are recognised.
 
     Args:
         flags: flags of the family.
@@ -424,7 +437,10 @@ def c_flags(machine: str, language: Language = "c") -> tuple[str, ...]:
 def without_libraries(flags: Sequence[str], language: Language, system: str) -> tuple[list[str], list[str]]:
     """Return two lists: the flags to place before the source, and the libraries and object files to place after it.
 
-    The standard libraries that the language needs are added.
+    The second list also contains the standard libraries that the language needs.
+
+    Args:
+        system: system name as returned by `platform.system`.
     """
     own = [flag for option in options(flags) if option.name not in _LIBRARIES for flag in option.flags]
     behind = [flag for option in options(flags) if option.name in _LIBRARIES for flag in option.flags]

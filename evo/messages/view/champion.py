@@ -62,8 +62,8 @@ class ChampionView(Deferred):
         retired_at, retired_reason: time and reason of the retirement; None for the current champion.
         variant: name of the variant; None for the family's own implementation.
         decisions: all changes of the champion's status since its promotion, oldest first.
-        retired_by: name of the user who rolled the champion back or restored another champion; None if a promotion
-            replaced it.
+        retired_by: name of the user who rolled the champion back or restored another champion. None for the current
+            champion, and if a promotion replaced the champion.
         called: latest times of the kernel when called from PyTorch; None if none were stored.
         artefacts: digests of the trial's stored files, by name.
     """

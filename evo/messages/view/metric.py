@@ -72,11 +72,12 @@ def weighed(
     """Return the trials with values for both metrics, in the given order.
 
     Metrics are computed from quick times, because confirmed times of different runs are not comparable. Trials whose
-    kernel a confirmation found invalid are left out.
+    kernel is, or may be, invalid according to a confirmation are left out.
 
     Args:
-        metrics: one or two expressions over ``time_us``, the resources of a build (e.g. ``registers``), the tunables
-            and the problem's fields. Each can have a direction before a colon. A single metric is paired with the time.
+        metrics: one or two expressions over ``time_us``, the resources of a build (e.g. ``registers``), the measured
+            ``power_w`` and ``energy_uj``, the tunables and the problem's fields. Each can have a direction before a
+            colon. A single metric is paired with the time.
         field: name of the metrics in error messages.
 
     Raises:

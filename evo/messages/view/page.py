@@ -8,8 +8,8 @@ from typing import ClassVar, Generic, TypeVar
 class Deferred:
     """Base class of messages whose Pydantic schema is built when it is first used, not at startup.
 
-    Dozens of routes return the same few large views. Building a schema for every route at startup took a fifth of the
-    service's start time.
+    Dozens of routes return the same few large views. If the schemas of all routes were built at startup, the service
+    would start more slowly.
     """
 
     __pydantic_config__: ClassVar[Mapping[str, bool]] = {"defer_build": True}
@@ -24,7 +24,8 @@ class Collected:
             removed.
         workers_deleted: workers that were silent for the given time and had no leases and no quarantined devices.
         tokens_deleted: tokens that were invalid for the given time.
-        families_deleted: family versions that no search used, except the latest version and built-in families.
+        families_deleted: family versions that no search or champion uses. The latest version of each family and the
+            built-in families are kept.
         files_deleted: files of the artefact store that no database row referred to.
         bytes_kept: bytes of the remaining artefacts; None if they were not counted.
     """

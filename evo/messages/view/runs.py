@@ -52,7 +52,10 @@ class Runs:
         return cls(confirmations=found, measured=frozenset(quick.union(found.values())))
 
     def source(self, trial: TrialView) -> str:
-        """Return the source of a trial's time, e.g. ``confirmed in run 2`` if the table has several confirmations."""
+        """Return the source of a trial's time, e.g. ``confirmed in run 2`` if the table has several confirmations.
+
+        The result is empty if the trial has no time.
+        """
         if trial.time is None:
             return ""
         if len({*self.confirmations.values()}) < 2 or trial.id not in self.confirmations:

@@ -117,16 +117,17 @@ class ProvingView:
 
     Attributes:
         trial: the challenger's number; None for an ablation.
-        since: time at which a worker started the job; None while the job is queued.
-        elapsed_s: seconds since the job started; None while the job is queued.
+        since: time at which a worker leased the job; None while the job is queued.
+        elapsed_s: seconds since `since`; None while the job is queued.
         number: position, from 1, in a series: the confirmations that began when the same number of trials had ended.
         planned: expected number of confirmations in the series. It grows if confirmed times are longer than quick
             times, and shrinks if a trial is promoted.
-        left_s: expected seconds until the job ends, from the times of earlier confirmations. None if the job is queued,
-            or if no estimate is possible.
+        left_s: expected seconds until the job ends, from the durations of earlier confirmations or, if there are none,
+            of the baseline job. 0 if the job takes longer than expected. None if the job is queued or an ablation, or
+            if no estimate is possible.
         all_left_s: expected seconds until all planned confirmations have ended; None if `left_s` is None.
-        detail: the worker's last reported step, or a note that the worker is busy with another job. None if the worker
-            has reported none.
+        detail: the worker's last reported step, or a note that the device is busy with another job. None if the worker
+            has reported no step.
     """
 
     job: Literal["confirm", "ablate"]
@@ -148,8 +149,8 @@ class WorkingView:
         trial: number of the trial; None while the baselines are timed.
         since: time at which the worker got the job or, if this is later, ended its previous job.
         elapsed_s: seconds since `since`.
-        detail: the worker's last reported step, e.g. ``verifying``; ``building`` before the device starts. None if the
-            worker has reported none.
+        detail: the worker's last reported step, e.g. ``verifying``; for a trial, ``building`` before the device starts.
+            None if the worker has reported no step.
     """
 
     trial: int | None
@@ -188,6 +189,8 @@ class WebhookView:
     """State of the webhook that is called when a search ends.
 
     Attributes:
+        url: scheme and host of the webhook's URL, followed by ``/…``. The path is not shown, because it is often
+            secret.
         attempts: number of delivery attempts.
         delivered_at: time at which the message was delivered; None before that.
         error: failure of the last attempt, or why no message could be created; None if nothing failed.
@@ -225,17 +228,18 @@ class SearchView(Deferred):
             failure. None before that.
         counts: number of ended trials by kind of outcome.
         asked, finished: number of proposed trials, and number of ended trials.
-        best: trial of the search's own champion. If there is none, the fastest confirmed trial. If no trial was
-            confirmed, the trial with the shortest quick time. None if no trial has a time.
+        best: trial of the current champion if this search found it. Otherwise, the confirmed trial with the lowest
+            cost. If no trial was confirmed, the trial with the lowest quick cost. Without a metric, the cost is the
+            time. Trials whose kernel a confirmation found invalid do not count. None if no trial has a cost.
         fastest_baseline: name of the baseline with the shortest time; None if no baseline was timed.
-        unconfirmed: unconfirmed trial whose quick time is shorter than the quick time of a confirmed `best`; None if
-            there is none.
+        unconfirmed: the best unconfirmed trial with a lower quick cost (without a metric: quick time) than a confirmed
+            `best`. None if there is none, or if `best` is not confirmed.
         speedup: speed-up of the best trial over the fastest baseline, which `best.speedup` names. It is confirmed if
             `best` is confirmed. None without `best` or baselines.
         roofline: the roofline limit; None if the family's operation counts or the device's peak rates are unknown.
         champion: current champion of the problem, which another search may have found; None if there is none.
-        gains: gains of the search over the default config and over the median random config; empty if the search
-            is an entry of a list.
+        gains: gains of the search over the default config and over the median random config. Empty if the search is an
+            entry of a list, has a metric, or only estimates times.
         started_at, finished_at: time at which the search started, and at which it ended; None before that.
         elapsed_s: running time in seconds, without pauses.
         overhead_ms: median over trials of the time in which a worker's slot for a device neither compiled nor used the
@@ -245,7 +249,7 @@ class SearchView(Deferred):
         priority: workers serve searches with a higher priority first and, at equal priority, older searches first.
         cost: money spent so far, in the currency of the budget's hourly rate; None if the budget has no rate.
         warm_start: recorded or predicted results that the search started from; None if there are none.
-        webhook: URL that is called when the search ends, and the state of the delivery; None if no URL was given.
+        webhook: the webhook that is called when the search ends, with the state of the delivery; None if there is none.
         requirements: requirements that a device must meet to receive jobs of the search.
         proving: confirmation or ablation that is queued or running; None if there is none.
         working: current trial or baseline job with the oldest lease; None if no worker has such a job.
@@ -318,7 +322,10 @@ class SearchView(Deferred):
 
     @property
     def not_compared(self) -> str | None:
-        """Sentence on the baselines that could not be timed, and why. None if there are none, or for estimates."""
+        """Sentence on the baselines that could not be timed, and why.
+
+        None if there are no such baselines, or if the search only estimates times.
+        """
         names: dict[str, list[str]] = {}
         for name, reason in self.missing_baselines.items():
             first = one_line(reason.strip().partition("\n")[0])
@@ -334,14 +341,17 @@ class SearchView(Deferred):
 
     @property
     def no_limit(self) -> str | None:
-        """Reason why no share of the roofline limit can be stated; None if there is a share."""
+        """Reason why no share of the roofline limit can be stated; None if the limit is known and above 0."""
         if self.roofline is not None:
             return None if self.roofline.floor_us > 0 else "none: all bytes stay in the cache"
         return "the device's limits are unknown" if self.device.ceilings is None else "the family has no [work] table"
 
     @property
     def share_done(self) -> float:
-        """The used fraction of the budget, 0 to 1. Of several limits, the one with the largest fraction counts."""
+        """The completed fraction of the search, 0 to 1.
+
+        This is the largest of the used fractions of the budget's limits and the tried fraction of the valid configs.
+        """
         used = [
             self.elapsed_s / (60 * self.budget.minutes) if self.budget.minutes else 0.0,
             (self.cost or 0.0) / self.budget.cost if self.budget.cost else 0.0,

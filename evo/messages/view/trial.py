@@ -115,7 +115,8 @@ class TrialView(Deferred):
 def same_binary(trials: Sequence[TrialView]) -> dict[int, int]:
     """Find the trials that have the same binary as an earlier trial.
 
-    The result maps the number of such a trial to the lowest number of a given trial with the same binary.
+    The result maps the number of such a trial to the number of the first trial with the same binary. Only the given
+    trials are compared.
     """
     first: dict[str, int] = {}
     for trial in sorted(trials, key=lambda trial: trial.number):

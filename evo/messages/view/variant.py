@@ -57,7 +57,7 @@ class VariantView(Deferred):
     Attributes:
         search_id: id of the search that received the variant.
         number: number of the variant in that search; 0 is the family's own implementation.
-        parents: numbers of the parent variants.
+        parents: numbers of the parent variants; empty for number 0.
         tuning_id: id of the search that tunes the variant; equal to `search_id` for number 0.
         reason: why the tuning ended or is stopping; None before that.
         asked, finished: number of proposed trials, and number of ended trials.
@@ -77,7 +77,8 @@ class VariantView(Deferred):
         champion: True if the problem's champion is a config of this variant.
         mechanisms: hardware mechanisms that the best trial's binary uses, and the problem fields over which its blocks
             are distributed. Empty if unknown.
-        bound: resource that bounds the quick time of the best trial (`evo.search.niche.niche_of`); None if unknown.
+        bound: what bounds the quick time of the best trial: a resource or latency (`evo.search.niche.niche_of`). None
+            if unknown.
         same_as: number of the first earlier variant that has a trial with the same binary as this variant's best trial;
             None if there is none.
         failures: failed trials grouped by cause. Trials whose kernel a confirmation found invalid come first, then the
@@ -154,7 +155,10 @@ class VariantView(Deferred):
 
     @property
     def niche(self) -> str:
-        """The variant's niche, named by the properties that its variants share: ``SIMD 512, FMA, bound by memory``."""
+        """Name of the variant's niche: mechanisms and bound as text, e.g. ``SIMD 512, FMA, bound by memory``.
+
+        The name is ``not known`` if both are unknown.
+        """
         return Niche(mechanisms=self.mechanisms, bound=self.bound).name or "not known"
 
     @property
@@ -163,7 +167,7 @@ class VariantView(Deferred):
 
     @property
     def usable(self) -> bool:
-        """True if at least one config passed all cases and was timed."""
+        """True if at least one config has a valid time or an estimate."""
         return self.best is not None
 
 
@@ -224,8 +228,12 @@ class ProposalView(Deferred):
     def state(self) -> ProposalState:
         """State of the request, derived from its result.
 
-        The state is ``asked`` while a program waits for the answer, ``abandoned`` if that program has ended, and
-        ``refused`` if the service accepts no schema for answers.
+        ``submitted``: the answer's variant was submitted.
+        ``abandoned``: the program that sent the request ended before the answer arrived.
+        ``refused``: the model's service accepts no schema for answers.
+        ``failed``: the request failed, or its answer contained no usable variant.
+        ``asked``: no answer has been stored yet.
+        ``answered``: the answer is stored, but its variant was not submitted yet.
         """
         if self.variant is not None:
             return "submitted"
@@ -244,7 +252,7 @@ class TriedView:
     Attributes:
         config: the variant's best config; None if none was timed.
         resources: registers, shared memory and other resources of the best config, as reported by the compiler.
-        profile: hardware counters by name; empty if the variant has no champion that was profiled.
+        profile: hardware counters of the best config, by name. Empty unless this config was promoted and profiled.
     """
 
     view: VariantView
@@ -267,8 +275,9 @@ class BriefView(Deferred):
         floor_us, bound: shortest possible time of the problem on this device, and the resource that limits it; None if
             unknown.
         baselines: time in µs of each baseline, by name.
-        tried: variants with at least one timed config, fastest first.
-        failed: variants without a measured config, latest first.
+        tried: variants with at least one timed or estimated config, in the order of `VariantView.rank`.
+        failed: the latest variants with failed trials and without a valid time or estimate, latest first. Their number
+            is limited.
         unexplored: hints at hardware mechanisms that no variant uses yet.
         model: source of the PyTorch model whose outputs the kernel computes; empty if the family has none.
     """

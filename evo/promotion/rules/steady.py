@@ -23,7 +23,7 @@ def steady_rule(confirmation: Confirmation) -> tuple[Rule, ...]:
     In each process, the ratio of the challenger's time to the time of the incumbent (without an incumbent, of a
     baseline) is computed for the first and for the last third of the rounds. The kernel is refused if this ratio
     certainly increases, on average over processes, by more than the threshold or, with an incumbent, by more than the
-    minimum gain.
+    minimum gain. The rule needs at least two processes of at least nine rounds each.
     """
     policy, report = confirmation.policy, confirmation.report
     limit = policy.threshold("steady")

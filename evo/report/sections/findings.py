@@ -40,7 +40,10 @@ def importance_blocks(material: Material) -> Iterator[Block]:
 
 
 def negative_blocks(material: Material) -> Iterator[Block]:
-    """Yield a table of the values that gave no gain over the best config's values, with their measured ratios."""
+    """Yield tables of the values that gave no gain over the best config's values, and of the values that always failed.
+
+    The search's warnings precede the tables, except those on differences between quick and confirmed times.
+    """
     winner, policy = material.winner, material.search.policy
     yield from (Text(each) for each in material.search.warnings if each not in material.search.quick_gaps)
     if winner is None:

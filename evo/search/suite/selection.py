@@ -123,8 +123,11 @@ class Unseen:
 def leave_one_out(measured: Measurements, size: int) -> Unseen:
     """Estimate the slowdown on problems that are not in the suite.
 
-    Each problem is left out once and gets a config from the best set for the other problems. `size` is the maximum
-    number of configs in a set.
+    Each problem is left out once and gets a config from the best set for the other problems. A problem is skipped if it
+    or all other problems have no measurements.
+
+    Args:
+        size: maximum number of configs in a set.
     """
     logs, unmeasured = list[float](), 0
     for call, problem in measured.problems.items():

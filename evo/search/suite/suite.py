@@ -50,10 +50,11 @@ class Suite:
     """Problems that are tuned together.
 
     Attributes:
-        goal: determines which search gets the next slice of the budget. ``ratio``: the search with the largest weighted
-            relative gain, so long and short calls matter equally. ``time``: the search with the largest weighted gain
-            in µs, so long calls matter more. ``worst``: like ``ratio`` without weights; in addition, sets of configs
-            are selected by the largest slowdown of a call instead of the mean.
+        goal: determines which search gets the next slice of the budget. ``ratio``: the search with the largest expected
+            relative gain, multiplied by the weight, so long and short calls matter equally. ``time``: the search with
+            the largest expected gain in µs, multiplied by the weight, so long calls matter more. ``worst``: like
+            ``ratio`` without weights; in addition, sets of configs are selected by the largest slowdown of a call
+            instead of the mean.
         source: name of the suite or path of its file, for commands.
     """
 

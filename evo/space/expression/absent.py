@@ -17,10 +17,15 @@ def absent_name(name: str, scope: Collection[str]) -> bool:
 
 
 def without_absent(node: ast.expr, choices: Mapping[str, Sequence[Value]]) -> ast.expr | None:
-    """Return a condition that mentions a missing value, such as None or NaN, without this value; None for other nodes.
+    """Replace a condition that compares with a missing value, such as None or NaN.
 
-    ``N == None`` becomes False. If a value of N is the text ``none`` or the number 0, which may stand for a missing
-    value, N is compared with this value instead. Comparisons with NaN become False, those with ``!=`` True.
+    ``N == None`` becomes False, and ``N != None`` becomes True. If one of N's values is a word in `ABSENT` or the
+    number 0, which may stand for a missing value, N is compared with this value instead. Comparisons with NaN always
+    become False, or True with ``!=``. Tests such as ``isnan(N)`` become False or True. Missing values in a list, as in
+    ``N in (None, 2)``, are removed from it.
+
+    Returns:
+        The new condition; None if the node is not such a condition.
 
     Args:
         choices: the possible values of each known name.

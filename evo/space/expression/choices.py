@@ -1,4 +1,4 @@
-"""Finds comparisons of a name with a value that it never has, and suggests corrections for error messages."""
+"""Finds comparisons of a name with a value that the name never has, and suggests corrections for error messages."""
 
 import ast
 import difflib
@@ -51,8 +51,13 @@ def words_meant(missing: Collection[str], choices: Mapping[str, Sequence[Value]]
 def impossible_value(tree: ast.expr, choices: Mapping[str, Sequence[Value]]) -> str | None:
     """Return an error text with a correction if a name is compared with a constant that it can never equal; else None.
 
-    A constant of the wrong type, such as a number compared with a string, is always refused. Otherwise, a name with
-    only one possible value is not checked, because the author may have removed the other values temporarily.
+    There is an error in two cases:
+
+    - Either the constant or the name's values are strings, but not both.
+    - A string is compared for equality or membership, and is not one of the name's values. A name with only one
+      possible value is not checked, because the author may have removed the other values temporarily.
+
+    Numbers that are not values of the name are accepted.
     """
     for name, op, constant in _comparisons(tree):
         values, value = choices.get(name, ()), constant.value

@@ -126,7 +126,8 @@ class Expression:
     def _defined(self, scope: Scope) -> "Expression":
         """Return this expression, changed if necessary so that it can be evaluated with the scope's values.
 
-        It is evaluated twice: with the first and with the last known value of every name.
+        The expression is evaluated twice: with the first and with the last known value of every name. It is returned
+        unchanged if the scope does not contain possible values for all its names.
 
         Raises:
             InvalidInput: the expression has no value in one of these cases, and no correction is known.
@@ -185,8 +186,9 @@ class Expression:
         """Return this expression after checking that it would have the same meaning in C.
 
         Raises:
-            InvalidInput: the expression divides and multiplies by the same term, or contains a chain of comparisons
-                that C reads differently, such as ``a < b == c`` or ``a == 0 == True``.
+            InvalidInput: the expression divides and multiplies by the same term; it contains a chain of comparisons
+                that C reads differently, such as ``a < b == c`` or ``a == 0 == True``; or it contains an operation that
+                has no value because of its constants, such as ``N // 0``.
         """
         if (reason := of_c(self.tree)) is not None:
             raise InvalidInput(self.field, f"`{self.text}`: {reason}")
@@ -234,7 +236,10 @@ class Expression:
         return Expression(text=self.text, field=self.field, names=names, tree=tree)
 
     def bind(self, constants: Mapping[str, Value]) -> "Expression":
-        """Return a copy with constants' values in place of their names, in which constant parts are evaluated."""
+        """Return a copy in which the names of constants are replaced by their values, and constant parts are evaluated.
+
+        If the expression contains none of the names, it is returned itself.
+        """
         if not self.names.intersection(constants):
             return self
         tree = Binder(constants).visit(copy.deepcopy(self.tree))

@@ -127,7 +127,7 @@ def _whole(node: ast.expr) -> bool:
 
 
 def power_of_two(base: ast.expr, sign: str) -> ast.expr:
-    """Return a comparison that is true if `base` is a power of two; with the sign ``!=``, its negation."""
+    """Return a comparison that is true if `base` is a power of two (see `POWER`); with ``!=``, its negation."""
     return form(f"2 ** {POWER} % {{0}} {sign} 0", base)
 
 

@@ -76,9 +76,9 @@ def value_alone(tree: ast.expr) -> str | None:
 def compared(tree: ast.expr) -> ast.expr | None:
     """Return the condition that the author probably means, if a number or string is an operand of ``and`` or ``or``.
 
-    Each such operand is compared with the expression that the operand before it compares: ``x == 1 or 2`` becomes
-    ``x in (1, 2)``. The result is None if there is no such comparison. A condition without such operands is returned
-    unchanged.
+    Such an operand is read as one more value for the left side of the comparison before it: ``x == 1 or 2`` becomes
+    ``x in (1, 2)``, and ``x > 4 or 2`` becomes ``x > 4 or x == 2``. The result is None if no comparison of a name
+    precedes the operand. A condition without such operands is returned unchanged.
     """
     if not any(isinstance(node, ast.BoolOp) and any(map(_is_value, node.values)) for node in ast.walk(tree)):
         return tree
@@ -186,7 +186,9 @@ def _unchained(chain: ast.Compare) -> str:
 
 
 class _Defined(ast.NodeTransformer):
-    """Replaces operations on constants that have no value: powers beyond the limit, and divisions by zero.
+    """Replaces operations that have no value because of their constants.
+
+    These are powers and products that are too large, exponents above `EXPONENT_LIMIT`, and divisions by zero.
 
     Attributes:
         reason: what is wrong with the first such operation; empty if there is none.
@@ -243,7 +245,10 @@ _SIGNS = {ast.Div: "/", ast.FloorDiv: "//", ast.Mod: "%"}
 
 
 def _constant(node: ast.expr) -> Any:
-    """Return the value of an expression without names; None if it has names or no value."""
+    """Return the number or bool to which an expression without names evaluates.
+
+    The result is None if the expression contains names, has no value, or is a string.
+    """
     if free_names(node):
         return None
     try:

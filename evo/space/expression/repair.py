@@ -31,7 +31,7 @@ def rewritten(text: str, scope: Scope = ()) -> Iterator[ast.expr]:
     The trees may still contain forbidden syntax.
 
     Args:
-        text: the expression in the other language.
+        text: an expression that may be written in the syntax of C, SQL or full Python.
         scope: known names, as for `Expression.check_names`.
     """
     powers = [re.sub(r"\^", "**", text)] if "^" in text and "^^" not in text else []
@@ -56,7 +56,7 @@ def _reading(text: str, scope: Scope) -> ast.expr | None:
 
 
 def _joined(tree: ast.expr) -> ast.expr:
-    """Return a list or tuple of conditions, such as ``[a > 1, b > 1]``, as one condition."""
+    """Return a list, tuple or set of conditions as one condition, joined by ``and``; any other tree unchanged."""
     if isinstance(tree, ast.List | ast.Tuple | ast.Set) and tree.elts:
         parts = [_joined(each) for each in tree.elts]
         return ast.BoolOp(op=ast.And(), values=parts) if len(parts) > 1 else parts[0]
@@ -69,9 +69,10 @@ _CONDITION = re.compile(r"[=!<>]=|[<>]|\b(?:not|in)\b")
 
 
 def implied(text: str) -> str:
-    """Return the implication ``a => b`` as ``not (a) or (b)``; any other text unchanged.
+    """Return the implication ``a => b``, ``a -> b`` or ``a implies b`` as ``not (a) or (b)``; other texts unchanged.
 
-    If the operands of ``=>`` are not conditions, the author means ``>=``, and the text is not an implication.
+    If neither operand of ``=>`` is a condition, the author probably means ``>=``, and the text is not changed. A chain
+    of several implications is not changed either.
     """
     found = _IMPLIES.fullmatch(text)
     if found is None or _IMPLIES.fullmatch(found[2]):
@@ -316,7 +317,10 @@ def _within(left: ast.expr, right: ast.expr) -> bool:
 
 
 def _choices(node: ast.expr) -> ast.expr:
-    """Return the right side of ``in`` as a tuple. A ``range()`` with constant bounds is expanded."""
+    """Return the right side of ``in`` as a tuple; other expressions unchanged.
+
+    A ``range()`` with constant bounds is replaced by its first 100 numbers.
+    """
     match node:
         case ast.List(elts=values) | ast.Set(elts=values):
             return ast.Tuple(elts=values, ctx=ast.Load())

@@ -140,9 +140,10 @@ def with_sizes(text: str) -> str:
 
 
 def foreign(text: str) -> dict[str, str]:
-    """Return the equivalents in expressions of the operators and words of other languages in the text.
+    """Return a mapping from each token of another language in the text to its equivalent in an expression.
 
-    The keys are these operators and words.
+    Such tokens are operators, words, numbers with a unit, strings in quotes other than ``"`` and ``'``, and calls of
+    ``sizeof``.
     """
     found = {each[0]: _shown(_operator(each)) for each in _OPERATOR.finditer(text)}
     for token in _TOKEN.finditer(_OPERATOR.sub(" ", text)):
@@ -204,7 +205,8 @@ def spelled(text: str) -> str:
 def _unquoted(token: re.Match[str], text: str) -> str:
     """Convert a string in quotes or backquotes to Python's syntax.
 
-    Backquotes, as in SQL and Markdown, enclose a name if they are on the left of an operator, and a string otherwise.
+    A text in backquotes, as in SQL and Markdown, is a string if it follows a comparison operator, a comma or an opening
+    bracket, or if it is not an identifier. Otherwise, it is a name.
     """
     inner = token["text"][1:-1]
     first = not text[: token.start()].rstrip().endswith(("=", "(", ",", "[", ">", "<"))
@@ -262,6 +264,9 @@ POWER = 30
 
 
 def pasted(text: str) -> str:
-    """Return an expression as it is written in a document: in double quotes, which TOML, JSON and Python all accept."""
+    """Return an expression as it is written in a document: in double quotes, which TOML, JSON and Python all accept.
+
+    If the expression tests for a power of two (see `POWER`), a note that explains the test is added.
+    """
     note = f" (2 ** {POWER} % n is 0 for powers of two)" if f"2 ** {POWER} % " in text else ""
     return f"`{json.dumps(text, ensure_ascii=False)}`{note}"

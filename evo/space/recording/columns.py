@@ -67,8 +67,8 @@ def read_columns(lists: Mapping[str, Iterable[Any]], where: str) -> tuple[Column
         where: key of the lists in the file, as shown in error messages.
 
     Raises:
-        InvalidInput: a value is a list, an object or a number that is not finite, or two different names or strings of
-            the file would be equal in a space.
+        InvalidInput: a value is not a string, a bool, a finite float or an integer with a magnitude below 2**62; or two
+            different names or values of the file would be equal in a space.
     """
     columns = tuple(
         Column(recorded=recorded, name=_name(recorded), spelled=_spelled(values, f"{where}.{recorded}"))

@@ -45,7 +45,7 @@ def read_cache(document: Mapping[str, Any], name: str) -> Recording:
 
 
 def _check_objective(document: Mapping[str, Any], name: str) -> None:
-    """Refuse a file whose results are a quantity other than time."""
+    """Refuse a file that declares an objective other than the time, if no entry has a time or a recorded error."""
     objective, results = document.get("objective", TIME), document["cache"].values()
     recorded = [result for result in results if isinstance(result, dict)]
     timed = any(TIME in result or "__error__" in result for result in recorded)

@@ -78,7 +78,7 @@ class LogViews:
 
 
 def refuted(observations: Observations, independent: Observations) -> bool:
-    """Return True if `BEFORE` advised trials have ended, and an independent config is as fast as all advised configs.
+    """Return True if at least `BEFORE` advised trials have ended, and an independent config is as fast as all of them.
 
     Args:
         observations: observations of all trials.

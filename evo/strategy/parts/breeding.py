@@ -11,14 +11,14 @@ MUTATED = 0.5
 """Probability that a child of two parents is also mutated. A child of one parent is always mutated."""
 
 SECOND_MUTATION = 0.3
-"""Probability that a mutation changes a second tunable."""
+"""Probability that a mutation consists of two changes. The second change is in a random tunable, possibly the same."""
 
 STEP = 0.7
 """Probability that an ordinal tunable changes to an adjacent value. Otherwise, it changes to any other value."""
 
 
 class Breeding:
-    """Rank-based selection among the elites, crossover, and mutation to adjacent values."""
+    """Rank-based selection among the elites, crossover, and mutation, in ordinal tunables mostly to adjacent values."""
 
     def __init__(self, space: Space) -> None:
         self._sizes = np.array([len(tunable.values) for tunable in space.tunables])

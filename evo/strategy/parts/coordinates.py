@@ -15,12 +15,13 @@ alignment (see `Coordinates`) as a coordinate.
 
 
 class Coordinates:
-    """Converts configs to points, with one or two coordinates for each tunable.
+    """Converts configs to points, with one or two coordinates for each tunable that has more than one value.
 
     If all values of an ordinal tunable are positive numbers, the coordinate of a value is its logarithm. With more than
     `FEW` values, there is a second coordinate, the alignment: the exponent of the largest power of two that divides the
-    value. In other tunables, the coordinate of a value is its index. Coordinates are scaled to [0, 1], except for
-    tunables without an order, whose different values all have the distance 1.
+    value. In other tunables, the coordinate of a value is its index. Coordinates of ordinal tunables are scaled to
+    [0, 1]. The coordinates of other tunables are not scaled, because a model assumes the distance 1 between any two of
+    their values (see `names`).
 
     Args:
         aligned: False to omit the alignment.

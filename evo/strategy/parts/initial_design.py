@@ -29,12 +29,13 @@ CANDIDATES = 16
 """Number of random configs that are drawn for a proposal. The one farthest from all earlier trials is proposed."""
 
 CANDIDATES_OF_PAIRS = 64
-"""Number of random configs that are drawn while no config works. The one with the most new pairs of values is proposed.
+"""Number of random configs that are drawn for a proposal if the initial design has ended and no config has worked. The
+one with the most new pairs of values is proposed.
 """
 
 LATEST = 1_000
 """Maximum number of earlier trials (the latest ones) with which a new config is compared. The limit matters if all
-configs fail, because the initial design then does not end.
+configs fail, because `InitialDesign.spread` then chooses the configs of all trials.
 """
 
 
@@ -101,7 +102,9 @@ class InitialDesign:
 
 
 def _new_pairs(equal: npt.NDArray[np.bool_]) -> npt.NDArray[np.int64]:
-    """Return the number of pairs of values that each config has and no known config has, shape (configs,).
+    """Return for each config the number of its pairs of values that no known config has, shape (configs,).
+
+    Each pair of values of two tunables is counted twice. A single value that no known config has also counts, once.
 
     Args:
         equal: True where a config and a known config have the same value of a tunable, shape (configs, known,

@@ -11,7 +11,7 @@ CENTRES = 4
 """Number of elites whose neighbours strategies suggest."""
 
 MOST = 200
-"""Maximum number of changed configs per config. If more are possible, a random subset is used."""
+"""Maximum number of neighbours of a config that differ in one value. If there are more, a random subset is used."""
 
 REMEMBERED = 64
 """Number of configs for which the result of `relinked` is cached, because computing it is expensive."""

@@ -26,7 +26,8 @@ class Observations:
     If `refresh` gets a different history, it reads all trials, so the content never depends on earlier calls.
 
     Args:
-        hidden: origins of trials whose results are ignored. The configs of these trials still count as proposed.
+        hidden: origins of trials whose results are ignored. These trials are omitted from all attributes except `keys`,
+            because their configs still count as proposed.
 
     Attributes:
         keys: keys of all proposed configs.

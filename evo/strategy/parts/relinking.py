@@ -31,9 +31,9 @@ class Relinking:
         self._pool: Indices | None = None
 
     def around(self, row: Indices, columns: Places, values: Places) -> Indices:
-        """Return a valid row for each requested change of `row`. The row has the new value, and is similar to `row`.
+        """Return for each requested change a valid row that has the new value and is otherwise similar to `row`.
 
-        Changes to a value that no start config has are skipped. Equal arguments give equal results.
+        A change is skipped if none of the configs in `starts` has the new value. Equal arguments give equal results.
 
         Args:
             row: valid row of value indices.
@@ -88,7 +88,7 @@ class Relinking:
 
     @property
     def starts(self) -> Indices:
-        """Random valid rows at which paths start. They cover every mechanism.
+        """Random valid rows at which paths start, at most `POOL`. Mechanisms are equally frequent if possible.
 
         All searches of a space use the same rows, so that a restarted search continues identically.
         """

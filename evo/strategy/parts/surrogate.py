@@ -19,7 +19,9 @@ if TYPE_CHECKING:
     from threadpoolctl import ThreadpoolController
 
 TRAINED = 160
-"""Maximum number of observations in the model. The time of a prediction grows with the square of this number."""
+"""Maximum number of ended trials in the model; predictions for pending configs are added (`BELIEVED`). The time of a
+prediction grows with the square of the number of trials.
+"""
 
 FITTED = 80
 """Maximum number of observations from which the length scales are fitted. The time of a fit grows with the cube of this
@@ -123,8 +125,9 @@ class Surrogate:
         regions.
 
         Args:
-            rivals: indices of the timed observations, fastest first, on which improvements are predicted, and which
-                are preferred for training. By default, all.
+            rivals: indices of timed observations, fastest first. Improvements are predicted relative to the best of
+                these observations, and the model is preferably trained on them. By default, all observations that did
+                not fail.
         """
         kernel = self._fitted(seen)
         known = spread(seen.order[: seen.worked], TRAINED)

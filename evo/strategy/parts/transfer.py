@@ -31,7 +31,9 @@ FITTED = 100
 """Maximum number of results from which the length scales are fitted."""
 
 LEADING = 12
-"""Number of fastest configs, over all earlier searches, whose neighbours are candidates."""
+"""Maximum number of earlier configs whose neighbours are candidates: the fastest config of each earlier search, then
+the second fastest of each, and so on.
+"""
 
 LEAST = 10
 """Minimum number of results. A search with fewer results is ignored."""

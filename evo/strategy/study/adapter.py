@@ -153,7 +153,11 @@ class StudyReader:
         return all(each.name in trial.params for each in self._axes)
 
     def _config(self, trial: FrozenTrial, noted: Config | None) -> Config | None:
-        """Return the config that the trial used; None if it is outside this space."""
+        """Return the config that the trial used; None if it is outside this space, or if no parameter was used.
+
+        A parameter that the trial does not use gets the value of the proposed config `noted`, or the default if `noted`
+        is None.
+        """
         if not any(each.name in trial.params for each in self._axes):
             return None
         indices = [self._index(each, trial, noted) for each in self._axes]

@@ -20,7 +20,7 @@ from evo.space.tunable import NAME
 Distributions: TypeAlias = Mapping[str, BaseDistribution]
 
 POINTS = 1_001
-"""Number of grid points of a float without a step, and of any number with more than `MAX_INTS` values."""
+"""Maximum number of grid points of a float without a step, and of any number with more than `MAX_INTS` values."""
 
 MAX_INTS = 1_000
 
@@ -64,7 +64,8 @@ def axes_of(distributions: Distributions) -> list[Axis]:
     """Return an axis, with a grid of values, for each parameter.
 
     Raises:
-        InvalidInput: a parameter cannot be represented by a grid, or there are too many parameters.
+        InvalidInput: a parameter cannot be represented by a grid, or there are no parameters or more than
+            `MAX_TUNABLES`.
     """
     if not distributions:
         raise InvalidInput(

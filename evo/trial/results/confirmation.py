@@ -83,9 +83,10 @@ class Repetition:
         new: times of calls on inputs that the kernel has never received before.
         known: times of calls on inputs with which the kernel was timed before.
         elements: total number of elements of all inputs of one call.
-        same: times of the same number of calls, all on one buffer set. None in reports of older versions.
-        unclear: message if calls on new inputs were slower than the limit allows, relative to the timed rounds of the
-            same process, but other programs may be the cause; else empty.
+        same: times of the same number of calls, all on one set of input and output buffers. None in reports of older
+            versions.
+        unclear: message if calls on new inputs were slower than the limit allows, but other programs may be the cause;
+            else empty. The limit is relative to the timed rounds of the same process.
     """
 
     new: Timing
@@ -186,17 +187,20 @@ class ConfirmReport:
         overwrite_check: times that show whether calls do less work if their outputs already hold the result; None if
             not measured, e.g. for recordings.
         answers: correctness of the outputs of timed calls, over all processes; None if none were checked.
-        repeats: results of the fresh processes after the first. These processes run only if they may change the verdict
-            on the first process.
+        repeats: results of the fresh processes after the first. Processes are added until the verdict is decided.
         repeated_against: kernel that the challenger is compared with in `repeats`: ``incumbent`` or a baseline's name.
-            None if there is no such kernel.
-        profiles: hardware counters, by ``challenger`` and ``incumbent``; empty if this kind of device has no profiler.
+            None if `repeats` is empty, or if there is no such kernel.
+        profiles: hardware counters, by ``challenger`` and ``incumbent``. Empty if this kind of device has no profiler,
+            if the challenger would not be promoted, or if a sanitizer found a fault.
         failure: outcome of the challenger or incumbent if it could not be measured; the timings are then None.
         failed: which of the two kernels failed; None if neither failed.
-        sanitizers: results of the sanitizers under which the challenger ran; empty if this kind of device has none.
+        sanitizers: results of the sanitizers under which the challenger ran. If it ran under none, because the device
+            has none or the challenger would not be promoted, the only entry states the reason in `skipped`. Empty for
+            recordings, and if a kernel could not be measured.
         steps: steps of the confirmation with their times, first step first. Empty in reports of older versions.
         artefacts: digests of stored files, by name.
-        environment: facts about the machine during the measurement, e.g. clocks and software versions, by name.
+        environment: facts about the machine during the measurement, e.g. clocks and software versions, by name. If a
+            baseline could not be timed, the key ``baseline NAME`` has the reason.
         resources: resources of the builds, by ``challenger`` and ``incumbent``. Empty in reports of older versions.
     """
 

@@ -17,7 +17,8 @@ class EvaluateReport:
         binary_digest: digest of the compiled binaries and launches; None if the build failed. Configs with equal
             digests are measured once.
         uncovered: reasons why the config cannot run a case, by case name.
-        artefacts: digests in the artefact store by name (``source``, ``compiler.log``, ``binary``, ``headers``).
+        artefacts: digests in the artefact store by name (``source``, ``compiler.log``, ``binary``, ``ptx``,
+            ``headers``). The last three are stored only if the trial is among the best of its search so far.
         environment: facts about the machine during the measurement, e.g. clocks and software versions, by name.
     """
 
@@ -36,9 +37,11 @@ class BaselineReport:
 
     Attributes:
         timings: times by the baseline's name.
-        unavailable: reasons why a baseline could not run, by the baseline's name.
+        unavailable: reasons why a baseline could not run, by the baseline's name. The key ``all`` stands for all
+            baselines.
         warnings: problems of the family that do not stop the search, e.g. a tunable without effect.
-        failure: outcome if no baseline could be timed; None if the timing process ended normally.
+        failure: failure of the process that times the baselines; `timings` is then empty. None if the process ended
+            normally.
         environment: facts about the machine during the measurement, e.g. clocks and software versions, by name.
     """
 

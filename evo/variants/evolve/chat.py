@@ -92,9 +92,10 @@ class Chat:
 
         Raises:
             SchemaRefused: the provider refuses the schema. The next call sends no schema.
-            ModelFailed: the provider refuses the request, cannot be reached in `ATTEMPTS` attempts, or sends no usable
-                answer.
+            ModelFailed: the provider refuses the request, cannot be reached in `ATTEMPTS` attempts or before `until_s`,
+                or sends no usable answer.
             SdkMissing: the SDK of the protocol is not installed.
+            InvalidInput: the proxy or the certificates in the environment variables cannot be used.
         """
         require(self.protocol)
         from evo.variants.evolve.sdk import NotSent, Refused, send
@@ -135,7 +136,8 @@ def chat_of(provider: Protocol, model: str, base_url: str | None, *, most_tokens
         most_tokens: maximum length of an answer in tokens.
 
     Raises:
-        InvalidInput: `base_url` is None and the environment contains no key for the provider.
+        InvalidInput: `base_url` is None and the environment contains no key for the provider, or `base_url` or the key
+            is not valid.
         SdkMissing: the SDK of the provider is not installed.
     """
     key = os.environ.get(KEY_VARIABLE if base_url is not None else KEYS[provider]) or None

@@ -26,7 +26,10 @@ class Dialect:
     most_tokens: Literal["max_tokens", "max_completion_tokens"] = "max_tokens"
 
     def adapts(self, refused: "Refused", *, with_schema: bool) -> bool:
-        """Switch to the other name of a parameter whose name the provider refused, and return True; else return False.
+        """Adapt to a refused request. Return True if the request can be sent again, because it now differs.
+
+        If the provider accepts only ``max_completion_tokens``, this name replaces ``max_tokens``. The result is False
+        if the provider refused the request for another reason.
 
         Args:
             with_schema: True if the refused request contained a schema for answers.

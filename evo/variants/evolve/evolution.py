@@ -48,8 +48,9 @@ class Evolution:
             when it restarts.
         information: what requests contain; see `evo.variants.evolve.operators.idea_messages`.
         wait: function that waits until all trials of a variant have ended, and returns the variant's new state.
-        report: function that is called after each request, with the recorded proposal and its variant (None if the
-            answer contained no valid variant).
+        report: function that is called with a recorded proposal and its variant. With a variant, it is called when all
+            trials of the variant have ended. With None as the variant, it is called when the request failed or its
+            answer contained no valid variant.
         prompt_tokens: approximate maximum length of the brief in a request, in tokens.
     """
 
@@ -74,7 +75,7 @@ class Evolution:
         return Ledger(service=self.service, search_id=self.search_id)
 
     def run(self) -> End:
-        """Request variants from the model until a limit is reached. Return the name of the limit.
+        """Request variants until a limit is reached or the model no longer answers. Return the reason for the end.
 
         Raises:
             EvoError: the service is unavailable, or refuses the caller.

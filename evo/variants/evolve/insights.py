@@ -15,7 +15,7 @@ class Log:
     """One search: its requests to language models, and its variants.
 
     Attributes:
-        place: name of an earlier search in prompts, e.g. ``search 7, N=4``; empty for the current search.
+        place: name of an earlier search in prompts, e.g. ``search 7, softmax``; empty for the current search.
     """
 
     search_id: int
@@ -38,7 +38,12 @@ class Log:
 
 @dataclass(frozen=True, kw_only=True)
 class Insight:
-    """A lesson that a language model drew from results, with the measurements that support it."""
+    """A lesson that a language model drew from results, with the measurements that support it.
+
+    Attributes:
+        key: name of the insight in prompts (`Log.key`).
+        measured: the measurements, as text.
+    """
 
     key: str
     text: str

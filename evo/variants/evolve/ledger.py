@@ -38,7 +38,10 @@ class Ledger:
 
     @property
     def counted(self) -> int:
-        """Number of requests that count towards the limit."""
+        """Number of requests that count towards `Limits.proposals`.
+
+        Abandoned requests, and requests whose schema the provider refused, do not count.
+        """
         return sum(each.state not in UNCOUNTED for each in self.proposals)
 
     @property

@@ -13,7 +13,8 @@ class Limits:
     """Limits of an evolution; None means no limit.
 
     Attributes:
-        proposals: maximum number of requests to the model over all runs on the search. Repairs also count.
+        proposals: maximum number of requests to the model over all runs on the search. Repairs also count; abandoned
+            requests, and requests whose schema the provider refused, do not.
         usd: maximum cost of all requests for the search in US dollars. A request that could exceed it is not sent.
         minutes: minutes after which this run sends no more requests. The last request and its variant's trials may
             end later.
@@ -31,10 +32,12 @@ class Limits:
     trials: int | None = None
 
     def reached(self, *, proposals: int, elapsed_s: float, shares: Collection[float]) -> End | None:
-        """Return the limit that a run has reached; None if it may send another request.
+        """Return the limit that a run has reached; None if it has reached none.
+
+        The limit `usd` is not checked here, because it depends on the cost of the next request.
 
         Args:
-            proposals: number of requests so far.
+            proposals: number of requests so far that count; see the attribute `proposals`.
             elapsed_s: duration of this run in seconds.
             shares: fraction of the roofline limit that each variant reaches.
         """

@@ -60,9 +60,11 @@ def operator_of(ideas: int, variants: Sequence[VariantView]) -> Operator:
 def parents_of(operator: Operator, variants: Sequence[VariantView], ideas: int) -> tuple[int, ...]:
     """Return the numbers of the parent variants of the next idea.
 
-    Parents rotate through at most `ELITES` variants: the best variant of each niche, then the fastest other
-    variants. If the search stagnates, newer variants come first. If nothing works yet, or for an operator
-    without parents, the result is 0, the family's own implementation.
+    Candidates are at most `ELITES` variants: the best variant of each niche, then the fastest other variants. If the
+    search stagnates, the newest candidate comes first. For ``mutate``, the parent rotates through the candidates. For
+    ``mutate-parameters``, it is the first candidate. For ``crossover-join``, the parents are the first candidate and
+    another candidate, which rotates. For an operator without parents, or if nothing works yet, the only parent is 0,
+    the family's own implementation.
 
     Args:
         operator: operator of the idea.

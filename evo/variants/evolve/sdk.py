@@ -24,7 +24,7 @@ MOST_TOKENS = 1_000_000_000
 
 
 class Refused(Exception):
-    """The provider answered with a status other than 200.
+    """The provider answered with an error status or a redirect.
 
     Attributes:
         text: the response, without the key.

@@ -12,7 +12,7 @@ from evo.variants.proposers.base import Context, proposer
 
 @proposer("folder")
 class FolderProposer:
-    """Submits each file and folder in PATH/PROBLEM as a variant."""
+    """Submits each file and folder in PATH/PROBLEM as a variant, except those whose names begin with a dot."""
 
     def __init__(self, context: Context) -> None:
         self._context = context

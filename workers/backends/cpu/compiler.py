@@ -46,10 +46,13 @@ class NoCompilerError(EvoError, FileNotFoundError):
 
 
 def find_compiler(environment: Mapping[str, str] = os.environ) -> tuple[str, ...]:
-    """Return the command of the C compiler: ``$CC``, gcc, clang, or the compiler in the Python package `ziglang`.
+    """Return the command of the C compiler.
+
+    This is ``$CC`` if the variable is set. Otherwise it is the first of gcc, clang, cc and the compiler in the Python
+    package `ziglang` that is installed.
 
     Raises:
-        NoCompilerError: there is no C compiler.
+        NoCompilerError: there is no C compiler, or ``$CC`` is not a command.
     """
     chosen = shlex.split(environment.get("CC", ""))
     if chosen:
@@ -71,7 +74,7 @@ def find_compiler(environment: Mapping[str, str] = os.environ) -> tuple[str, ...
 
 
 class CCompiler:
-    """A `workers.build.Compiler` for C. Each compilation runs in a separate process."""
+    """A `workers.build.Compiler` for C and C++. Each compilation runs in a separate process."""
 
     suffix = ".so"
 
@@ -183,8 +186,8 @@ class CCompiler:
     ) -> tuple[int | None, str]:
         """Run the compiler on a unit in a folder, and return the exit status and the output.
 
-        An untrusted unit is compiled in a sandbox, if the system supports one. The exit status is None if the compiler
-        exceeded the time limit.
+        An untrusted unit is compiled in a sandbox, if this compiler works in one (see `sandbox`). The exit status is
+        None if the compiler exceeded the time limit.
 
         Raises:
             GaveUp: the compilation was interrupted.
@@ -202,9 +205,10 @@ class CCompiler:
         return None
 
     def _redefined(self, unit: Unit, folder: Path, source: str) -> str:
-        """Return a warning line for each macro of the source that a header redefines.
+        """Return a warning line for each macro of the source that a header redefines or undefines.
 
-        Compilers themselves do not warn if the header is a system header.
+        The compiler itself does not warn if the header is a system header. The result is empty if there is no such
+        macro, or if the source cannot be preprocessed.
         """
         names = set(_MACRO.findall(unit.source))
         if not names:

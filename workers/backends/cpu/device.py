@@ -53,8 +53,8 @@ class _AtReturn:
 
     Attributes:
         outputs: copies or hashes of the outputs, by argument name.
-        rewritten: number of times that the runner had written the outputs before.
-        runs: number of call requests that the session had sent to its kernel processes before.
+        rewritten: number of times that the runner had written the outputs until then.
+        runs: number of call requests that the session had sent to its kernel processes until then.
     """
 
     buffers: HostBuffers
@@ -99,7 +99,7 @@ class CpuSession:
         if forbidden := forbidden_imports(binary):
             raise LaunchError(f"the kernel uses {', '.join(forbidden)}: {NO_KERNEL_MAY}")
         cores = self._cores if elsewhere is None else self._other_cores(elsewhere)
-        # a caller may run the kernel with a different number of OpenMP threads, e.g. one
+        # even numbers: one OpenMP thread, because users may choose a different number of threads than the objective
         alone = elsewhere is not None and elsewhere % 2 == 0
         return self._process(binary, entry, cores, timed=elsewhere is None, openmp_threads=1 if alone else None)
 
@@ -111,7 +111,7 @@ class CpuSession:
     ) -> Sequence[Buffers]:
         """Allocate `count` buffer sets with the same inputs.
 
-        If this is not the main thread, it may use all cores from then on.
+        A calling thread other than the main thread may use all cores from then on.
         """
         if threading.current_thread() is not threading.main_thread():
             machine.unpin(self._all_cores)
@@ -240,9 +240,12 @@ class CpuSession:
         return {process.pid for process in self._processes} | ending()
 
     def _other_cores(self, index: int) -> tuple[int, ...]:
-        """Return cores for calls that are not timed. Their number equals the number of cores for timing.
+        """Return cores for calls that are not timed: as many as there are cores for timing, or one if there are none.
 
-        If the machine has enough cores, the cores for timing are not included. `index` selects one of several groups.
+        If the machine has enough cores, the cores for timing are not included.
+
+        Args:
+            index: number that selects one of the groups of consecutive cores. Any number from 0 on is valid.
         """
         least = max(len(self._cores), 1)
         spare = [core for core in self._all_cores if core not in self._cores]

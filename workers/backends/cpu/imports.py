@@ -1,4 +1,4 @@
-"""Reads the dynamic symbols of a shared library, and finds imported functions that a CPU kernel must not use."""
+"""Reads the dynamic symbols of a shared library, and finds imported symbols that a CPU kernel must not use."""
 
 import re
 import struct
@@ -45,8 +45,8 @@ _FORBIDDEN = re.compile(
     """,
     re.VERBOSE,
 )
-"""Functions that a kernel must not import. `access` is allowed, because it only shows whether a file exists, and
-libraries use it to find their configuration.
+"""Functions and variables that a kernel must not import. `access` is allowed, because it only shows whether a file
+exists, and libraries use it to find their configuration.
 """
 
 _DYNSYM = 11
@@ -63,7 +63,7 @@ class Symbol:
 
     Attributes:
         defined: True if the library defines the symbol, False if it imports it.
-        callable: True for functions, False for data.
+        callable: True for functions and symbols without a type (assembly code), False for data.
     """
 
     name: str
@@ -94,7 +94,7 @@ def symbols(image: bytes) -> Iterator[Symbol]:
 
 
 def forbidden_imports(library: Path) -> list[str]:
-    """Return the sorted names of forbidden functions that an ELF library imports.
+    """Return the sorted names of forbidden functions and variables that an ELF library imports.
 
     The list is empty for other formats.
     """

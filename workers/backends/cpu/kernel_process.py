@@ -80,7 +80,7 @@ class KernelProcess:
         memory_bytes: limit of the memory that the process allocates, in bytes. If 0, the memory is not limited.
 
     Attributes:
-        level: names of the isolation measures that are in force. Empty until `load`.
+        level: names of the isolation measures that are in force, or ``none``. Empty until `load`.
         before: state of the process before the library was loaded.
         audit: records the timed batches, and checks that their times are possible.
         growth: size of the memory of the process at increasing numbers of calls.
@@ -120,6 +120,7 @@ class KernelProcess:
 
         Raises:
             LaunchError: the library cannot be loaded, or lacks the entry function.
+            TrespassError: code that runs when the library is loaded does something that kernels must not do.
             DeviceLostError: the process ended.
         """
         if self._loaded:
@@ -140,7 +141,7 @@ class KernelProcess:
 
     @property
     def alive(self) -> bool:
-        """True if a library was loaded and the process is still running."""
+        """True if `load` was called, and the runner has neither ended the process nor noticed its end."""
         return self._loaded and self._process.ended is None
 
     @property
@@ -202,7 +203,7 @@ class KernelProcess:
         """Call the kernel `calls` times. The calls use the buffer sets of `table` in rotation, or in a given order.
 
         Args:
-            first: index of the set of the first call.
+            first: index of the set of the first call. It must equal the first index in `order`, if there is one.
             meanwhile: function that is called in this process during the calls, or None.
             behind: True to restore the arguments of a set one call late, after the call on the next set. They are then
                 no longer in the caches when the set is used again. False to restore them just before the call.
@@ -211,7 +212,8 @@ class KernelProcess:
                 more calls than indices, the sequence is repeated. If empty, the sets are used in rotation.
 
         Raises:
-            TrespassError: the kernel accessed forbidden memory.
+            TrespassError: the kernel accessed forbidden memory, made a forbidden system call, or changed the loop that
+                calls it.
             DeviceLostError: the process ended.
         """
         self._send_table(table)
@@ -222,7 +224,8 @@ class KernelProcess:
         """Call the kernel once on the first set, and record changes of the process state for `fault`.
 
         Raises:
-            TrespassError: the kernel accessed forbidden memory.
+            TrespassError: the kernel accessed forbidden memory, made a forbidden system call, or changed the loop that
+                calls it.
             DeviceLostError: the process ended.
         """
         sent = self._new_table(table)
@@ -248,7 +251,7 @@ class KernelProcess:
             jitter: seed of random waits between the calls of the second thread. If 0, the thread does not wait.
 
         Raises:
-            TrespassError: the kernel accessed forbidden memory.
+            TrespassError: the kernel accessed forbidden memory, or made a forbidden system call.
             DeviceLostError: the process ended.
         """
         self._send_table(table)
@@ -261,10 +264,13 @@ class KernelProcess:
         self._changed = self._changed or batch.changes
 
     def fault(self) -> str | None:
-        """Return a description of a forbidden change or a leak that earlier calls caused, or None if there is none.
+        """Return a description of a fault of earlier calls, or None if there is none.
+
+        Faults are forbidden changes of the process state, leaks, and work of the kernel between its calls.
 
         Raises:
             InvalidMeasurementError: the reported times of the calls are impossible.
+            DeviceLostError: the process sent something that the runner had not requested.
         """
         self._require_silence()
         state = state_of(self.pid)
@@ -289,7 +295,7 @@ class KernelProcess:
         Return a description of a fault during the exit, or None if there is no fault.
 
         Raises:
-            DeviceLostError: another process killed the process.
+            DeviceLostError: a signal ended the process, and another process may have sent this signal.
         """
         self._send(header(FINISH, 0))
         try:
@@ -401,7 +407,10 @@ class KernelProcess:
         self._process.send(message)
 
     def _require_silence(self) -> None:
-        """Reject the kernel if a reply arrived without a request, because the kernel must have written this reply."""
+        """Raise `DeviceLostError` if the process sent anything that was not requested.
+
+        In this case, a thread of the kernel crashed after the call, or the kernel wrote to the pipe.
+        """
         if self._process.ended is not None or not self.answered:
             return
         unasked = self._process.receive_now(REPLY.size)

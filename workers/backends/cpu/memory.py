@@ -16,7 +16,7 @@ from workers.backends.scalars import scalar
 from workers.build.kernel import Argument
 
 GUARD_BYTES = PAGE_BYTES
-"""Minimum size in bytes of each guard band if the data begins on a page."""
+"""Minimum size in bytes of each guard band with the placement ``page``."""
 
 _MOST_SMALL_BYTES = 64 << 10
 """Maximum size in bytes of arrays that are compared as ``bytes`` objects. NumPy compares small arrays more slowly."""
@@ -59,16 +59,16 @@ class GuardedArray:
         """Move the array to another placement, and fill the guard bands. The data of the array is lost.
 
         Args:
-            number: number of the array in its set. With the placement ``unaligned``, arrays with different numbers have
-                different alignments. A quarter of the arrays, chosen by the bits of `Placement.shift`, begin at the
-                start of a page.
+            number: number of the array in its set. With the placement ``unaligned``, the number and `Placement.shift`
+                determine the array's offset in its page. On average, a quarter of the arrays begin at the start of a
+                page.
         """
         slack = self._whole.size - self.argument.bytes
         alignment = max(self.argument.alignment, self.argument.stored.itemsize)
         start = {"page": GUARD_BYTES, "first": 0, "last": slack}.get(placement.where)
         if start is None:  # placement ``unaligned``
             start = GUARD_BYTES
-            if placement.shift >> (1 + 2 * number) & 3:  # other arrays stay aligned, because a kernel may compare them
+            if placement.shift >> (1 + 2 * number) & 3:  # others stay aligned: a kernel may compare alignments
                 start += placement.shift * (2 * number + 1) * self.argument.stored.itemsize % GUARD_BYTES
         self._settle(min(start, slack) // alignment * alignment)
         self.guard()
@@ -106,11 +106,12 @@ class HostBuffers:
     """A `workers.backends.Buffers` in host memory that is shared with kernel processes.
 
     Args:
-        arrays: arrays for this set. If None, new arrays are made, each in a separate segment.
+        arrays: arrays for this set, by argument name. Missing arrays are made, each in a separate segment.
         sharing: set whose inputs this set also uses. If None, the inputs are copied.
         filled: True if `arrays` already contain the inputs, poison in the outputs, and the guard bands.
         evict: function that removes an array from all caches. `rewrite` calls it, because otherwise the outputs stay in
-            the cache of this process's core, and a kernel that bypasses the caches is slow on them.
+            the cache of this process's core, and a kernel that bypasses the caches is slow on them. If `sharing` is
+            given, the function of that set is used instead.
 
     Attributes:
         arrays: arrays by argument name.
@@ -205,7 +206,7 @@ class HostBuffers:
         self._inputs = inputs
         for name, values in inputs.items():
             self.arrays[name].values[...] = values
-            if name in self.originals:  # the array itself is restored only after a call on the next set
+            if name in self.originals:  # both are written, because the array may be restored only after the next call
                 self.originals[name].values[...] = values
 
     def write_part(self, name: str, place: int | slice, value: Any) -> None:
@@ -257,13 +258,14 @@ def host_sets(
     *,
     evict: Evict = lambda _: None,
 ) -> list[Buffers]:
-    """Return `count` buffer sets with copies of the same inputs. Two segments contain all sets.
+    """Return `count` buffer sets with copies of the same inputs. At most two segments contain all sets.
 
     Args:
         evict: function that removes an array from all caches; the sets call it after they rewrite their outputs.
 
     Raises:
         MemoryError: the memory cannot be allocated.
+        LaunchError: a scalar cannot be passed.
     """
     originals = [_original(each) for each in arguments if each.role == "inout"]
     placed = [*(each for each in arguments if each.role != "scalar"), *originals]
@@ -279,7 +281,7 @@ def _segments(
     arrays of a set are consecutive.
 
     Args:
-        guard_pages: True to make the memory between two arrays inaccessible to kernel processes.
+        guard_pages: True to make the page between the regions of two arrays inaccessible to kernel processes.
     """
     made = list[tuple[Segment, Sequence[Argument]]]()
     for writable in (False, True):

@@ -1,7 +1,8 @@
 """Runs C and C++ kernels with the compiler's sanitizers, in a program that only loads inputs and calls the kernel.
 
 If the machine supports sandboxes, the program runs in a sandbox, in which it can read its inputs and libraries but
-cannot write files. The program does not get the worker's environment variables.
+cannot write files. Of the worker's environment variables, the program gets only those that compilers need
+(`workers.system.sandbox.environment`).
 """
 
 import hashlib
@@ -118,9 +119,10 @@ class CSanitizer:
         return Sanitized(tool=tool.name, findings=found)
 
     def _built(self, tool: Tool, subject: Subject, builds: Path, timeout_s: float) -> tuple[Path | None, str]:
-        """Build the program for a case, or reuse the program of an earlier case with the same source.
+        """Build the program for a case, or reuse that of an earlier case with the same source, arguments and flags.
 
-        Return the path of the program and the compiler's log. The path is None if the program cannot be built.
+        Return the path of the program and the compiler's log. The path is None if the program cannot be built. The log
+        is empty if a program is reused.
         """
         source, caller = subject.unit.source, program(subject.kernel.entry, subject.kernel.arguments)
         searched = self._compiler.searched_flags(subject.unit)
@@ -143,7 +145,7 @@ class CSanitizer:
 
     @cached_property
     def _runs_confined(self) -> bool:
-        """True if an empty program with sanitizers exits successfully in the sandbox."""
+        """True if an empty program with sanitizers exits successfully in the sandbox, or cannot be built."""
         with scratch() as folder:
             (folder / "main.c").write_text("int main(void) { return 0; }\n")
             command = [*self._compiler.command, f"-fsanitize={TOOLS[0].name}", "main.c", "-o", "main"]

@@ -101,7 +101,7 @@ class Segment:
     def descriptor(self) -> int:
         """Return a new file descriptor of the segment, which the caller must close.
 
-        The descriptor is read-only if kernel processes may not write to the segment.
+        On systems with ``/proc``, the descriptor is read-only if kernel processes may not write to the segment.
         """
         if not self.writable and Path("/proc/self/fd").is_dir():
             return os.open(f"/proc/self/fd/{self._file}", os.O_RDONLY | os.O_CLOEXEC)

@@ -24,7 +24,8 @@ from workers.system.program import run
 from workers.system.scratch import scratch
 
 _BURSTS, _LEAST_BURSTS, _BURSTS_S = 40, 3, 0.3
-"""Maximum and minimum number of measurements of each rate, and seconds after which no new measurement begins."""
+"""Maximum and minimum number of measurements of each rate, and a time limit in seconds. After the time limit, a
+measurement begins only if the minimum is not reached."""
 
 _FLUSHED = 8 << 20
 """Size in bytes of the copies that measure the memory's bandwidth if buffers can be removed from the caches. One copy
@@ -146,12 +147,17 @@ def load_ceilings(compiler: CCompiler, folder: Path, model: str, last_level_byte
     """Return the peak rates of one thread of this machine: the highest rates measured so far, cached in `folder`.
 
     After `_FRESH_S` seconds, the rates are measured again. A cached rate is never lowered, because other programs can
-    only lower a measured rate. The device is locked, because measurements of two workers would slow each other down.
+    only lower a measured rate. The device is locked, because measurements of two workers would slow each other down. If
+    another process holds the lock for more than `_WAIT_S` seconds, the cached rates are returned. If there are none,
+    the rates are measured without the lock.
 
     Args:
         model: model of the processor. The rates of each model are stored separately.
         last_level_bytes: size of the largest cache in bytes.
         uuid: id of the device, for the lock.
+
+    Raises:
+        SupportError: `support.c` does not compile.
     """
     cache, key = Cache(folder), cache_key("ceilings", compiler.version, model, repr(_MEASURED))
     measure = partial(_renewed, cache, key, compiler, folder, last_level_bytes)

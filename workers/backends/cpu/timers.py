@@ -22,7 +22,8 @@ reach this duration.
 _MAXIMUM_SAMPLE_S = 8e-3
 """Maximum duration in seconds of a sample with more than one call, including the time for restoring arguments. If the
 counted processor time contradicts the reported time of a sample, the sample is repeated with twice as many calls, so
-that the request takes a smaller part of the time. Repeated samples must stay below this maximum, too.
+that the processor time of the request is a smaller part of the counted time. The number of calls is doubled only if the
+repeated sample stays below this maximum.
 """
 
 _PROLONGED = 3
@@ -78,18 +79,19 @@ class CallTimer:
 class KernelTimer:
     """Times calls in a kernel process on one or more buffer sets.
 
-    The order of several sets is random, so a kernel cannot predict the set of the next call and load that set into the
-    cache in advance.
+    Unless `once` is True, the order of several sets is random. A kernel can therefore not predict the set of the next
+    call and load that set into the cache in advance.
 
     Args:
         rng: random generator that draws the orders. A kernel must not be able to predict its numbers.
-        once: True to call the kernel exactly once on each set in each sample, even if the sample is then very short.
-            The callee-saved registers are then checked after each call.
+        once: True to call the kernel exactly once on each set in each sample, in a fixed order, even if the sample is
+            then very short. The callee-saved registers are then checked after each call. `calls` is ignored.
         calls: number of calls per sample. If 0, the number is calibrated so that a sample has the minimum duration.
         visits: True to repeat calls on the first set, with one call per sample, at a random position, on each other
-            set. `calls` is then at least the number of sets, and at most `MOST_ORDERS`.
+            set. `calls` must then be at least the number of sets, and at most `MOST_ORDERS`.
         behind: True to restore the arguments of a set after the call on the next set, so that these arguments leave
-            the caches. False to restore them before the call, so that the outputs of all sets are kept.
+            the caches. False to restore them before the call, so that the outputs of all sets are kept. With `once`,
+            `visits` or a single set, arguments are always restored before the call.
     """
 
     def __init__(
@@ -139,7 +141,7 @@ class KernelTimer:
         return taken_s / calls * 1e6
 
     def warm_up(self, span_us: float) -> None:
-        """Call the kernel for `span_us` microseconds, in few requests.
+        """Call the kernel for at least `span_us` microseconds, in few requests.
 
         The time for restoring arguments counts as part of this time, because restoring also keeps the core busy.
         """
@@ -165,7 +167,7 @@ class KernelTimer:
             guarded=self._once,
             order=order.tobytes() if drawn else b"",
         )
-        if not (self._once or self._fixed):  # those calls have larger tables of arguments in the process's memory
+        if not (self._once or self._fixed):  # the tables of other timers change the size of the process's memory
             self._process.growth.note((self._batch.heap_bytes, *self._batch.mapped_bytes))
         self._last = int(order[(calls - 1) % len(order)])
         restored_ns = min(self._batch.restored_ns, self._restore_ns * calls)
@@ -199,8 +201,8 @@ class KernelTimer:
 class SetOrders:
     """Random orders in which calls use the buffer sets. Each order contains every set once.
 
-    The two halves of the sets are shuffled separately. About half of all sets are therefore used between two calls on
-    the same set. This evicts the set from all caches that are smaller than half of the sets.
+    The two halves of the sets are shuffled separately. Between two calls on the same set, at least all sets of the
+    other half are therefore used. They evict the set from all caches that are smaller than half of the sets.
     """
 
     def __init__(self, sets: int, rng: np.random.Generator) -> None:

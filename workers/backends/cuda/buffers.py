@@ -30,7 +30,7 @@ class Kernels(Protocol):
     """Interface of the kernels that check buffers in device memory."""
 
     def checksums(self, spans: Sequence[Span]) -> list[int]:
-        """Return one checksum per span. All of them are computed in one operation of the device."""
+        """Return one checksum per span. One launch computes many checksums."""
         ...
 
     def distance(self, buffer: "GuardedBuffer", reference: NDArray[np.float64]) -> Distance:
@@ -97,8 +97,8 @@ class DeviceReferences:
     """Copies of expected outputs in device memory, kept for later comparisons with the same host array.
 
     Args:
-        most_bytes: maximum total size of the kept arrays in bytes. The oldest arrays are removed first. A single array
-            may be larger.
+        most_bytes: maximum total size of the kept arrays in bytes. The oldest arrays are removed first. A larger array
+            is also kept, but without any other array.
     """
 
     def __init__(self, memory: DeviceMemory, most_bytes: int) -> None:
@@ -126,11 +126,12 @@ class DeviceBuffers:
     """A `workers.backends.Buffers` in separate device allocations, because a memory pool would hide overruns.
 
     Args:
-        kernels: kernels that check, fill and compare memory.
+        kernels: kernels that compute checksums, and compare outputs with their expected values.
         sharing: set whose inputs this set also uses. If None, the inputs are copied.
 
     Raises:
         LaunchError: there are more than `MOST_BUFFERS` arguments.
+        MemoryError: the buffers do not fit in the free device memory.
 
     Attributes:
         pointers: device addresses by argument name.

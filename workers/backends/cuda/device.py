@@ -64,7 +64,7 @@ class CudaSession:
     """A `workers.backends.Session` on one GPU.
 
     Raises:
-        CudaUnusableError: the GPU is no longer present, or the driver cannot open it.
+        CudaUnusableError: the GPU is no longer present, the driver cannot open it, or `support.cu` does not compile.
     """
 
     def __init__(self, device: Device, folder: Path, compiler: NvrtcCompiler) -> None:
@@ -198,7 +198,8 @@ class CudaSession:
     def _restored_timer(self, kernel: Kernel, sets: Sequence[Buffers]) -> Timer:
         """Return a timer for a kernel whose arguments must be restored before each call.
 
-        If only one set is given, sets that share its inputs are added, up to `_RING_SHARE` of the L2 cache.
+        If only one set is given, sets that share its inputs are added, up to `_RING_SHARE` of the L2 cache, and up to
+        `SHORT_CALLS` sets in total.
         """
         ring, last = list(sets), len(sets) - 1
         if len(sets) == 1:
@@ -219,7 +220,7 @@ class CudaSession:
             self._cuda.runtime.deviceSynchronize()
 
     def _warm(self, calls: Sequence[Callable[[], object]]) -> None:
-        """Call each function once before a graph captures the calls.
+        """Call each function once, and the first three twice, before a graph captures the calls.
 
         In their first calls, libraries choose kernels and allocate workspaces, which must not happen during a capture.
         """
@@ -261,14 +262,18 @@ class CudaDriver:
             return with_measured_copies(found, folder, process)
 
     def _surveyed(self) -> tuple[list[Device], bool]:
-        """Return the usable GPUs, and True if all GPUs are usable."""
+        """Return the usable GPUs, and True unless some GPUs are unusable or cannot be listed."""
         found, obstacle = self.look()
         if obstacle and find_spec("cupy"):
             log().info("a GPU cannot be used", reason=obstacle)
         return found, obstacle is None
 
     def look(self) -> tuple[list[Device], str | None]:
-        """Return the usable GPUs, and the reason why the remaining GPUs are unusable, or None if all are usable."""
+        """Return the usable GPUs, and the reason why other GPUs are unusable.
+
+        The reason is None if all GPUs are usable. It is also given if no GPU is found, for example because CuPy, the
+        driver or NVRTC is missing.
+        """
         if find_spec("cupy") is None:
             return [], "CuPy is not installed; install kernel-evo with the extra `cuda12` or `cuda13`"
         if not driver_installed():

@@ -1,4 +1,4 @@
-"""Timing with CUDA graphs: one graph contains all calls of a sample, and events before and after it give the time."""
+"""Timing with CUDA graphs: one graph contains all calls of a sample, and events around the calls give the time."""
 
 import math
 import sys
@@ -12,7 +12,9 @@ from workers.backends.cuda.launch import cuda_errors, record
 SAMPLE_US = 1000.0
 FIRST_CALLS = 20
 SHORT_US, SHORT_CALLS = 5.0, 200
-"""A sample lasts at least `SAMPLE_US`, and has at least `SHORT_CALLS` calls if a call takes less than `SHORT_US` µs."""
+"""A sample of a `GraphTimer` lasts about `SAMPLE_US` µs or longer, unless `once` is True. It has at least `SHORT_CALLS`
+calls if a call takes less than `SHORT_US` µs.
+"""
 
 
 class GraphTimer:
@@ -98,9 +100,10 @@ class RestoredTimer:
 
     Args:
         cuda: CuPy's ``cuda``.
-        calls: functions that enqueue one call each, on separate buffers.
+        calls: functions that enqueue one call each, on separate buffers. A sample calls each function once.
         restores: functions that each enqueue one operation to restore an argument.
-        last: index of the buffer set that the last call of each sample uses.
+        last: index of the buffer set that the last call of each sample uses, among the sets that the caller of
+            `Session.timer` gave.
         keep: object that is kept alive as long as the timer.
     """
 
@@ -139,7 +142,10 @@ class RestoredTimer:
 
 
 def _call(calls: Sequence[Callable[[], object]], sets: int) -> None:
-    """Make all calls, and keep the latest `sets` results allocated, so that these results have separate memory."""
+    """Make all calls, with separate memory for the results of `sets` consecutive calls.
+
+    During each call, the results of the `sets - 1` calls before it stay allocated.
+    """
     recent: deque[object] = deque(maxlen=sets - 1)
     for call in calls:
         recent.append(call())

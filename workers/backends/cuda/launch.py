@@ -128,7 +128,7 @@ class BoundKernel:
 
 
 class BoundCall:
-    """A complete call of a kernel, ready to be enqueued on a stream.
+    """One call of a kernel with all its launches, ready to be enqueued on a stream.
 
     The call first fills the arguments that it must initialise, and then makes its launches in order.
 
@@ -172,7 +172,7 @@ def translated(status: int, text: str) -> Exception:
 
 @contextmanager
 def cuda_errors() -> Iterator[None]:
-    """Convert CuPy's errors inside the ``with`` block to errors of `workers.backends`."""
+    """Convert CuPy's errors inside the ``with`` block to `LaunchError`, `DeviceLostError` or `MemoryError`."""
     try:
         yield
     except RuntimeError as error:

@@ -65,7 +65,10 @@ class Contents:
         self._changes += 1
 
     def mix(self, sets: Sequence[Buffers]) -> None:
-        """Fill buffer sets with randomly chosen inputs. Consecutive sets never have the same inputs."""
+        """Fill buffer sets with randomly chosen inputs. Consecutive sets never have the same inputs.
+
+        If there is only one content, nothing changes.
+        """
         before, count = self.of(sets[-1]), len(self._sources)
         for buffers in sets if count > 1 else ():
             before = (before + 1 + int(self._rng.integers(count - 1))) % count

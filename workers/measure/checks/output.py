@@ -11,7 +11,7 @@ from workers.measure.verify import ANY_ORDER, WrongAnswerError, judge
 
 
 class OutputCheck:
-    """Checks the outputs of a kernel's calls between timed samples, and counts the checks.
+    """Checks the outputs of a kernel's calls between timed samples, and counts the checks and the wrong outputs.
 
     The inputs of a call are one of several numbered *contents* (sets of input values). Outputs are compared with the
     expected outputs only if their bits differ from the verified outputs.

@@ -49,13 +49,13 @@ _LEAST_CALLS, _LEAST_TURNS = 4, 3
 """Minimum number of calls in a batch, and minimum number of batches even if calls are slow."""
 
 _LEAST_JUDGED, _PATIENCE = 48, 8
-"""The time limit is multiplied by `_PATIENCE` while the outputs of fewer than `_LEAST_JUDGED` calls were verified, or
-while too few times were measured, e.g. because the machine is busy.
+"""The time limit is multiplied by `_PATIENCE` after a wrong call, while the outputs of fewer than `_LEAST_JUDGED` calls
+were verified, or while too few times were measured, e.g. because the machine is busy.
 """
 
 _ENOUGH, _MOST_TURNS = 64, 256
-"""Number of verified calls after which the check ends, and maximum number of batches. Some batches end before the
-change and verify nothing.
+"""Number of verified calls after which the check ends (twice this number after a wrong call), and maximum number of
+batches. Some batches end before the change and verify nothing.
 """
 
 _MOST_VALUES = 4096
@@ -63,8 +63,9 @@ _MOST_VALUES = 4096
 """
 
 _SLOW_WRITE_US = 10.0
-"""A sample counts if an element was written at least once per call, or once in this number of µs. A write takes about 2
-µs, but another program may use the core of the thread that writes.
+"""A sample counts if an element was written at least once per call or, if calls are shorter than this number of µs, at
+least once in this number of µs. A write takes about 2 µs, but another program may use the core of the thread that
+writes.
 """
 
 LEAST_PAIRS = 6
@@ -168,8 +169,9 @@ def changing(
             ``goldens[0]``.
         call_us: duration of a call, in µs.
         rng: random generator that draws the input element.
-        budget_s: seconds after which no new pair of samples begins. The limit is `_PATIENCE` times as long while fewer
-            than `LEAST_PAIRS` pairs were taken, because other programs delayed the writes.
+        budget_s: seconds after which no new pair of samples begins. The first `LEAST_PAIRS` pairs always begin. The
+            limit is `_PATIENCE` times as long while fewer than `LEAST_PAIRS` pairs count, because other programs
+            delayed the writes.
 
     Returns:
         The times of both series, or None if too few samples could be taken.

@@ -97,9 +97,9 @@ class Filled:
     Args:
         turn: timer that calls the kernel on the sets.
         sets: buffer sets of the calls.
-        sources: buffer sets whose outputs and workspaces are copied to `sets`, one after another. When a sample begins,
-            `sets` have the contents of the last source. The earlier sources are copied so that all kinds of samples
-            access the same memory before they begin.
+        sources: buffer sets whose outputs and workspaces are copied to the first of `sets`, one after another. The
+            contents of the last source are then copied to the other `sets`. The earlier sources are copied only so that
+            all kinds of samples access the same memory before they begin.
         look: function that verifies the outputs in buffer sets.
         left: sets whose outputs are verified after each sample. If None, all sets are verified.
     """

@@ -100,7 +100,11 @@ def _limit_of_new(
 
 
 def separate_buffers(bench: Bench, candidate: Candidate) -> Sequence[Buffers]:
-    """Return some buffer sets of cold calls or, if there are none, new buffer sets. The sets share no memory."""
+    """Return buffer sets that share no memory.
+
+    If the search times cold calls, these are up to `MIXED_SETS` of the sets for cold calls. Otherwise, new sets are
+    allocated.
+    """
     arguments = candidate.arguments
     sets = bench.buffers.sets("cold", arguments)[:MIXED_SETS] if bench.terms.objective.cache == "cold" else ()
     if sets:
@@ -120,7 +124,7 @@ def repetition_of(
     policy: Policy,
     later: bool = False,
 ) -> Repetition:
-    """Time a kernel on new inputs and on inputs that it was timed on before, and return both series of times.
+    """Time a kernel on new inputs and on inputs that it was timed on before, and return the series of samples.
 
     Afterwards, the buffer sets contain the first timed inputs.
 
@@ -205,6 +209,7 @@ def time_limit(
     Args:
         slow: samples of calls on separate buffers.
         fast: samples of repeated calls, or None if no repeated calls were timed.
+        shared_inputs: True if the buffer sets share their inputs.
         sets: number of buffer sets. If None, each call of a sample in `slow` has its own set.
     """
     ceilings = bench.terms.device.ceilings if isinstance(bench.session, HostSession) else None
@@ -220,7 +225,10 @@ def time_limit(
 
 
 def number_of_sets(bench: Bench, bytes_held: int, most: int = USUAL_SETS) -> int:
-    """Return the number of buffer sets, of `bytes_held` bytes each, for comparisons with calls on a single set."""
+    """Return the number of buffer sets, of `bytes_held` bytes each, for comparisons with calls on a single set.
+
+    On a CPU, the result is at most `most`.
+    """
     near_bytes = cache_sizes(bench.terms.device.limits).get("l2_bytes", 0.0)
     if not isinstance(bench.session, HostSession):
         return sets_of_gpu(bytes_held, near_bytes)
@@ -228,10 +236,11 @@ def number_of_sets(bench: Bench, bytes_held: int, most: int = USUAL_SETS) -> int
 
 
 def _rotating(bench: Bench, candidate: Candidate, sets: Sequence[Buffers], calls: int) -> Timer:
-    """Return a timer that makes `calls` calls per sample, on the sets in rotation.
+    """Return a timer that makes `calls` calls per sample, and uses each of the sets equally often.
 
     On a CPU, the calling loop is the same as in the timed rounds. Otherwise, a kernel could detect by the address of
-    its caller whether it is timed. Arguments are restored before each call, so that the outputs of all calls are kept.
+    its caller whether it is timed. Arguments are restored before each call, so that each set keeps the outputs of its
+    last call.
     """
     if isinstance(bench.session, HostSession):
         return bench.session.batch_timer(candidate.kernel, sets, calls, behind=False)

@@ -10,9 +10,9 @@ calls the kernel once on each of several buffer sets, and takes three samples pe
   *known*.
 
 The new inputs of a round are drawn before its first sample, which is *known* or *new* in turns, because the calls after
-drawing are slower. The same calls are made before each sample. Then the inputs of the sample are written. After each
-sample, the outputs of one random call are verified. Otherwise, a kernel could be fast on new inputs by returning wrong
-outputs.
+drawing are slower. Before each sample, the kernel is called once, untimed, on each buffer set with the timed inputs.
+Then the inputs of the sample are written. After each sample, the outputs of one call are verified, which is random for
+*new* and *known*. Otherwise, a kernel could be fast on new inputs by returning wrong outputs.
 """
 
 import math
@@ -169,7 +169,12 @@ def repetition(
 
 
 def _settled(new_us: Sequence[float], known_us: Sequence[float], suspicious: Callable[[float, float], bool]) -> bool:
-    """Return True if calls on new inputs are not suspiciously slow, or slower than all samples on known inputs."""
+    """Return True if no more rounds are needed.
+
+    This is the case if the fastest sample on new inputs is not suspiciously slow, compared with the fastest sample on
+    known inputs. It is also the case if, after `SUSPICIOUS_ROUNDS` rounds, the fastest sample on new inputs is
+    suspiciously slow even compared with the slowest sample on known inputs.
+    """
     if not suspicious(min(new_us), min(known_us)):
         return True
     return len(new_us) >= SUSPICIOUS_ROUNDS and suspicious(min(new_us), max(known_us))

@@ -82,7 +82,15 @@ def _equal_calls(timed: Timing, found: OverwriteCheck) -> list[Timing | None]:
 
 
 def changing_inputs(bench: Bench, candidate: Candidate, found: OverwriteCheck, moment: Moment) -> OverwriteCheck:
-    """Verify and time consecutive calls while their inputs change. Return `found` with the measured times."""
+    """Verify and time consecutive calls while their inputs change. Return `found` with the measured times.
+
+    On a GPU, or if the family has no inputs, `found` is returned unchanged. If some inputs are integers, or may not be
+    replaced in part (`CasePlan.mixed`), the calls are verified but not timed.
+
+    Raises:
+        WrongAnswerError: the kernel returns outputs for earlier inputs, leaves threads or processes running, or changes
+            its process's state.
+    """
     plan, arguments = bench.terms.cases[0], candidate.arguments
     if not (isinstance(bench.session, HostSession) and bench.buffers.nominal.inputs):
         return found
@@ -180,10 +188,10 @@ def _disagreement(
 def _of_batches(
     bench: Bench, session: HostSession, candidate: Candidate, found: OverwriteCheck, *, timed: Timing, policy: Policy
 ) -> list[Suspicion | None]:
-    """Compare batches as in the timed rounds with shorter batches and with batches on separate buffers.
+    """Compare batches as in the timed rounds with shorter batches and, if calls are hot, with separate buffers.
 
-    Return the suspicions. All batches are made by the calling loop of the timed rounds, so a kernel cannot distinguish
-    them by the address of their caller.
+    Return the result of each comparison: a suspicion, or None if there is none. The calling loop of the timed rounds
+    makes all batches, so a kernel cannot distinguish the batches by the address of their caller.
     """
     mode, arguments, confidence = bench.terms.objective.cache, candidate.arguments, policy.skip_confidence
     sets = bench.buffers.sets(mode, arguments)

@@ -80,7 +80,8 @@ def most_disagreement(
     The slowdown is relative to calls that repeat on one set. The maximum is higher if one set fits, at least partly,
     into a cache that may be too small for all sets: the maximum grows from `max_ring_ratio` to
     `max_ring_ratio_of_caches` while the total size of the sets grows from `_WHOLLY` times the size of the cache to the
-    full size of the cache. The size of a CPU's last-level cache is multiplied by `SHARED_CACHE` for these limits.
+    full size of the cache. The size of a CPU's last-level cache is multiplied by `SHARED_CACHE` for these limits. On a
+    CPU, the memory that the TLB covers (`_PAGES_BYTES`) counts as another cache.
 
     If the bandwidth of the memory is known, the maximum grows instead from ``max_ring_ratio * (1 + written_us /
     fast_us)`` to ``max_ring_ratio * (1 + load_us / fast_us)``, at most to `max_ring_ratio_of_memory`. ``load_us`` is
@@ -92,8 +93,8 @@ def most_disagreement(
         limits: limits of the device, see `cache_sizes`.
         shared_inputs: True if the sets share their inputs. Before each sample, their outputs are then copied from two
             other sets, which also occupy the caches.
-        fast_us: time of a repeated call in µs.
-        bytes_per_s: bandwidth of the device's memory.
+        fast_us: time of a repeated call in µs; infinite if repeated calls were not timed.
+        bytes_per_s: bandwidth of the device's memory; infinite if it is unknown.
     """
     arrays = [each for each in arguments if each.role != "scalar"]
     written, one = sum(each.bytes for each in arrays if each.written), sum(each.bytes for each in arrays)
@@ -113,7 +114,7 @@ def most_disagreement(
 
 
 def _loading_us(sizes: Sequence[int], bytes_per_s: float) -> float:
-    """Return the time in µs for loading arrays of these sizes from memory, each of which begins on its own page."""
+    """Return the time in µs for loading arrays from memory. Each array begins on its own page. `sizes` are in bytes."""
     pages = sum(math.ceil(size / _PAGE_BYTES) for size in sizes)
     return len(sizes) * _LATENCY_US + pages * _PAGE_WALK_US + sum(sizes) / bytes_per_s * 1e6
 
@@ -172,7 +173,7 @@ def recognition(found: Repetition, timed: Timing, limit: float, noisy_factor: fl
         found: samples of calls on new and on known inputs.
         timed: samples of the timed rounds.
         limit: maximum allowed ratio of the two times. Other programs that use the memory can cause a larger ratio.
-        noisy_factor: the suspicion is certain if the ratio exceeds the limit by the square of this factor.
+        noisy_factor: the suspicion is certain if the ratio exceeds the limit multiplied by the square of this factor.
     """
     new_us, timed_us = min(found.new.samples_us), timed.median_us
     if new_us <= limit * timed_us:
@@ -186,6 +187,8 @@ def recognition(found: Repetition, timed: Timing, limit: float, noisy_factor: fl
 
 def short_batch(timed: Timing, other: Timing) -> int:
     """Return a batch length, in calls, that is clearly shorter than a sample of the timed rounds.
+
+    It is at most half of the calls of a sample, but at least 1.
 
     Args:
         timed: times of the calls in the timed rounds.
@@ -235,11 +238,12 @@ def repeat_check(
 
     Args:
         suspicion_of: function that returns the suspicion that a result raises, or None.
-        equal: function that returns series of equal calls. If they vary much, other programs used the device.
+        equal: function that returns the timings of series of equal calls from a result, with None for series that were
+            not timed. If the times of a series vary much, other programs used the device.
 
     Raises:
-        WrongAnswerError: every result proved the suspicion, although the times of equal calls are stable; or every
-            suspicion is certain.
+        WrongAnswerError: each of the suspicions is certain, or is proved while the times of equal calls are stable. The
+            times of the last result decide whether they are stable.
     """
     suspicions: list[Suspicion] = []
     while len(suspicions) < LOOKS:

@@ -2,8 +2,9 @@
 
 A kernel that keeps intermediate data in static memory is correct only if a single thread calls it. If the kernel keeps
 little data there, or only in a few calls, two threads rarely corrupt a result. The check therefore makes several turns
-of concurrent calls, with many calls per turn if the kernel is short. Each call has its own outputs, and every output is
-verified after the turn. In half of the turns, one thread waits for a random time between its calls, which varies how
+of concurrent calls, with many calls per turn if the kernel is short. In the first turns, all calls of a thread write to
+the same outputs. In later turns of a short kernel, each call has its own outputs if memory permits. All outputs are
+verified after each turn. In half of the turns, one thread waits for a random time between its calls, which varies how
 the calls overlap.
 """
 

@@ -62,7 +62,10 @@ def check_input(operand: Operand, made: Any, *, case: str, maker: str) -> NDArra
 
 
 def check_reference(operand: Operand, made: Any, *, case: str, maker: str) -> NDArray[Any]:
-    """Check the expected values of an output. Return them as float64 or, for an integer output, as integers.
+    """Check the expected values of an output, and return them.
+
+    The dtype of the result is float64 for a floating-point output. For an integer or bool output, it is the dtype of
+    the output, or float64 if some values are fractions.
 
     Raises:
         FamilyError: the shape differs from the declaration, the values are rounded more than the tolerance allows, or

@@ -32,8 +32,8 @@ class ExpectedOutput:
 
     Attributes:
         inputs: all declared inputs, by name.
-        reference: expected values by output name, as float64 for floating-point outputs and as integers for integer
-            outputs.
+        reference: expected values by output name. Their dtype is float64 for floating-point outputs. For integer and
+            bool outputs, it is the dtype of the output, or float64 if some expected values are fractions.
         limits: error limits by output name.
         verify: function that calls the family's ``verify()`` with outputs, and returns the reason why they are wrong,
             or None. If the family has no ``verify()``, this attribute is None.

@@ -30,14 +30,16 @@ rows fails if most, but not all, elements of a row are equal.
 """
 
 _LONG_ROW, _PIECES = 16, 16
-"""Minimum length of a row in which most elements become equal, and number of pieces of a vector that are treated like
-rows. A shorter row would become constant, and normalising a constant row causes large rounding errors.
+"""Minimum length of a row in which most elements become equal, and number of pieces into which a vector is divided. The
+pieces are treated like rows. A shorter row would become constant, and normalising a constant row causes large rounding
+errors.
 """
 
 _NEAR, _NEAREST, _FARTHEST = 0.125, 16.0, 512.0
-"""Elements of nearby inputs differ from the nominal inputs by a random part of their value. Its maximum is drawn from
-`_NEAREST` to `_FARTHEST` times the allowed relative error of the outputs, but is at most `_NEAR`. Outputs that a kernel
-stored for the nominal inputs are therefore wrong for the nearby inputs.
+"""Limits of the relative difference between nearby inputs and nominal inputs. Each element of nearby inputs differs by
+a random fraction of its value. The maximum fraction is drawn between `_NEAREST` and `_FARTHEST` times the allowed
+relative error of the outputs, and is at most `_NEAR`. Outputs that a kernel stored for the nominal inputs are therefore
+wrong for the nearby inputs.
 """
 
 _MOST_CHANGED = 3
@@ -60,8 +62,8 @@ do not fill a vector.
 _BLOCKS = (1, 16, 256)
 _LARGE_BLOCKS = 8
 _SMALLER = 1 / 64
-"""Sizes of the blocks of a row, mean number of blocks that stay as they are, and factor of the elements of all other
-blocks.
+"""Possible numbers of elements in a block of a row, mean number of blocks of a row that stay unchanged (half of them if
+the row has fewer than 16 blocks), and factor by which the elements of all other blocks are multiplied.
 """
 
 _FEW_BITS = 8
@@ -79,8 +81,8 @@ class Mixture:
     """Mixed inputs, and a name that describes how they differ from the nominal inputs.
 
     Attributes:
-        few: True if few outputs have the largest errors, because some elements are outliers, or because the inputs have
-            few different numbers.
+        few: True if the largest errors may occur in only a few output elements, because some input elements are
+            outliers, or because the inputs have few different numbers.
         ties: True if equal elements may permit several correct values of integer outputs, such as indices.
     """
 
@@ -109,7 +111,6 @@ def mixtures(
     - nominal inputs rounded to multiples of a power of two near their root mean square, i.e. to whole numbers if it is
       about 1; some rows are in ascending order
     - rows with a structure, see `_structured`; some rows equal the row of another input of the same shape
-
     - if an output contains integers or numbers of 8 bits: rows that are sorted, of one sign, or contain a zero, without
       new equal elements (see `_distinct`)
 
@@ -117,14 +118,20 @@ def mixtures(
     and rows with a structure are omitted if a floating-point output has a dtype of 8 bits, because many results then
     lie in the middle between two of its values, and the rounding errors are larger than usual.
 
-    Nothing is yielded if the inputs are too large, if `others` is empty, or if no input may be changed. These inputs
-    are left unchanged:
+    These inputs are left unchanged:
 
+    - integers, such as indices and lengths
     - symmetric matrices, and inputs with rows or elements in ascending order, because exchanging elements would make
       them invalid
-    - integers, such as indices and lengths
-    - inputs that are equal in every draw, such as a mask
-    - inputs with repetitions, such as a table with equal halves, because a kernel may read only one half
+    - inputs that are equal to the input of the same name in one of `others`, such as a mask
+    - inputs with repetitions (see `_repeats`), such as a table with equal halves, because a kernel may read only one
+      half
+
+    The mixture of rows from all distributions is an exception: it may change inputs of the last two kinds if they have
+    two or more dimensions, and no repetitions along an axis other than the last.
+
+    Nothing is yielded if the total size of the inputs exceeds `MOST_BYTES`, if `others` is empty, or if each input has
+    one of the first two properties.
 
     Args:
         nominal: nominal inputs by name.
@@ -182,8 +189,9 @@ def _structured(array: NDArray[Any], dtype: str, rng: np.random.Generator) -> ND
 
     A row becomes equal to the row before, symmetric, periodic (two alternating numbers), descending, or is rounded to
     `_FEW_BITS` significant bits. If the array contains numbers of both signs, a row may also become non-negative or
-    non-positive, or get a run of zeros or a few large blocks. Other rows stay as they are. At random, all numbers are
-    rounded. No element leaves the range of the array.
+    non-positive, get a run of zeros, or be multiplied by `_SMALLER` except for a few blocks. Other rows stay unchanged.
+    In about half of the calls, all elements of the array are first rounded to `_FEW_BITS` significant bits. No element
+    leaves the range of the array.
     """
     values = decoded(array, dtype).copy()
     rows, known = _rows_in(values), _finite(values.reshape(-1))[1]
@@ -221,7 +229,10 @@ def _rows_in(values: NDArray[Any]) -> NDArray[Any]:
 
 
 def _add_zeros(rows: NDArray[Any], chosen: NDArray[np.intp], rng: np.random.Generator) -> None:
-    """Write a run of zeros at the start, at the end or in the middle of the chosen rows. At least an eighth remains."""
+    """Write a run of zeros into each chosen row: at its start, at its end or at a random position.
+
+    At least an eighth of each row is not overwritten.
+    """
     length = rows.shape[1]
     for number, row in enumerate(chosen.tolist()):
         size = int(rng.integers(1, max(2, 7 * length // 8)))
@@ -271,9 +282,11 @@ def _of_low_precision(values: NDArray[Any]) -> NDArray[Any]:
 
 
 def _with_shared_rows(inputs: Arrays, names: Collection[str], rng: np.random.Generator) -> dict[str, NDArray[Any]]:
-    """Return copies of inputs in which some rows equal the same row of an input with the same shape and dtype.
+    """Return copies, by name, of inputs in which about a quarter of the rows are replaced by rows of another input.
 
-    Only rows within the range of the changed input are copied.
+    Both inputs have the same shape, the same dtype and at least two dimensions, and a row is replaced by the row at the
+    same position. A row is not replaced if the other row has an element outside the range of the changed input. Inputs
+    without such another input, and inputs whose dtype is no floating-point dtype of NumPy, are left out.
     """
     found: dict[str, NDArray[Any]] = {}
     last: dict[tuple[Any, ...], NDArray[Any]] = {}
@@ -294,9 +307,11 @@ def _with_shared_rows(inputs: Arrays, names: Collection[str], rng: np.random.Gen
 def _with_lone(
     array: NDArray[Any], others: Sequence[NDArray[Any]], dtype: str, sign: float, rng: np.random.Generator
 ) -> NDArray[Any]:
-    """Return a copy in which up to `_OUTLIERS` rows, and at most a quarter of all rows, have an outlier.
+    """Return a copy in which one element of some rows is an outlier.
 
-    Its value is the largest (`sign` 1) or smallest (-1) finite element of `others`.
+    The number of these rows is a quarter of all rows, but at least 1 and at most `_OUTLIERS`. The value of the outlier
+    is the largest (`sign` 1) or smallest (-1) finite element of `others`. If `others` have no finite element, or the
+    array has fewer than two elements, nothing changes.
     """
     found = array.copy()
     if array.size < 2:  # the changed element would not be an outlier
@@ -311,7 +326,10 @@ def _with_lone(
 
 
 def _outlier_places(length: int, count: int, rng: np.random.Generator) -> NDArray[np.intp]:
-    """Return `count` positions in rows. Half of them are among the last elements, a quarter among the first."""
+    """Return `count` random positions in rows of the given length.
+
+    On average, half of them are among the last `_ENDS` elements, and a quarter among the first `_ENDS` elements.
+    """
     anywhere, distances = rng.integers(length, size=count), rng.integers(min(_ENDS, length), size=count)
     kinds = np.resize(rng.permutation(4), count)
     places: NDArray[np.intp] = np.choose(kinds, [distances, length - 1 - distances, length - 1 - distances, anywhere])
@@ -321,7 +339,8 @@ def _outlier_places(length: int, count: int, rng: np.random.Generator) -> NDArra
 def _with_equals(array: NDArray[Any], dtype: str, rng: np.random.Generator) -> NDArray[Any]:
     """Return a copy in which some elements equal the previous element or their row's common value, or are zero.
 
-    Each row has one of the three kinds of changes. The fraction of changed elements is one of `_EQUAL_SHARES`. If all
+    Each row has one of these three kinds of changes. Its common value is a random finite element of the array. The
+    fraction of changed elements is one of `_EQUAL_SHARES`, or the smaller one in rows shorter than `_LONG_ROW`. If all
     elements have the same sign, as variances do, no element becomes zero.
     """
     found = array.copy()
@@ -354,9 +373,12 @@ def _with_equals(array: NDArray[Any], dtype: str, rng: np.random.Generator) -> N
 def _rounded(array: NDArray[Any], dtype: str, rng: np.random.Generator) -> NDArray[Any]:
     """Return a copy whose finite elements are multiples of the power of two that is nearest to their root mean square.
 
-    No element leaves the range of the array. Elements stay as they are if all have the same sign and they would become
-    zero, and in rows that would become constant. One in `_SORTED_ONE_IN` rows, or the first part of a single row, is
-    sorted if all its elements are finite. At random, the sorted elements are not rounded.
+    An element that would leave the range of the array is rounded towards zero. It is not rounded if it would still
+    leave the range, if its row would become constant, or if it would become zero although the array does not contain
+    numbers of both signs.
+
+    On average, one in `_SORTED_ONE_IN` rows is sorted if all its elements are finite. If the array has a single row,
+    its first part is sorted. In about half of the calls, the sorted elements are not rounded.
     """
     if array.size < 2:
         return array.copy()
@@ -402,8 +424,9 @@ def _nearby(array: NDArray[Any], dtype: str, share: float, rng: np.random.Genera
 def _with_few_changed(array: NDArray[Any], dtype: str, share: float, rng: np.random.Generator) -> NDArray[Any]:
     """Return a copy in which up to `_MOST_CHANGED` elements differ slightly and stay in the range of the array.
 
-    Each difference is drawn between `share` times the root mean square of the elements and `share` times their
-    Euclidean norm. If a single element differs by the larger value, the relative L2 error of the array is `share`.
+    All of these elements differ by the same amount, unless it is reduced to stay in the range. The amount is drawn
+    between `share` times the root mean square of the elements and `share` times their Euclidean norm. If a single
+    element differs by the larger amount, the relative L2 error of the array is `share`.
     """
     found, values = array.copy(), decoded(array, dtype).reshape(-1)
     finite, known = _finite(values)
@@ -449,7 +472,8 @@ def _finite(values: NDArray[Any]) -> tuple[NDArray[np.int64] | None, NDArray[Any
 def _rows_of_all(nominal: Arrays, others: Sequence[Arrays], rng: np.random.Generator) -> dict[str, NDArray[Any]]:
     """Return the nominal inputs, with each row taken from a random distribution: the nominal one or one of `others`.
 
-    In inputs with the same number of rows, corresponding rows are from the same distribution.
+    In inputs with the same number of rows, corresponding rows are from the same distribution. Inputs with fewer than
+    two dimensions, and inputs with repetitions along an axis other than the last (see `_repeats`), are only copied.
     """
     choices: dict[int, NDArray[np.int64]] = {}
     found: dict[str, NDArray[Any]] = {}
@@ -466,7 +490,12 @@ def _rows_of_all(nominal: Arrays, others: Sequence[Arrays], rng: np.random.Gener
 
 
 def _repeats(array: NDArray[Any], axes: Iterable[int]) -> bool:
-    """Return True if all elements, both halves, or all pairs of neighbours are equal along one of the axes."""
+    """Return True if the array has repetitions along one of the axes, of one of these kinds.
+
+    - All elements along the axis are equal.
+    - The axis has an even length, and its two halves are equal.
+    - The axis has an even length, and each element at an even index equals the next element.
+    """
     for axis in axes:
         along, size = np.moveaxis(array, axis, 0), array.shape[axis]
         pairs = [(along[1:], along[:-1])] if size > 1 else []
@@ -478,7 +507,11 @@ def _repeats(array: NDArray[Any], axes: Iterable[int]) -> bool:
 
 
 def _ordered(array: NDArray[Any]) -> bool:
-    """Return True if the array is sorted or symmetric, so that exchanging elements would make it invalid."""
+    """Return True if the array is in ascending order or symmetric, so that exchanging elements would make it invalid.
+
+    The order is examined along the first and along the last axis. A constant array is not ordered. Of several square
+    matrices, only the first is examined for symmetry. The result is False for fewer than three elements.
+    """
     if array.size < 3:
         return False
     if array.ndim >= 2 and array.shape[-1] == array.shape[-2] > 1:

@@ -52,7 +52,10 @@ class ReferenceModule:
         self.helpers = _helpers(self._module)
 
     def function(self, name: str) -> Callable[..., Any] | None:
-        """Return a function of the module, wrapped so that it raises only `FamilyError`, or None if it is missing."""
+        """Return a function of the module, wrapped to convert errors (see `blame`), or None if the function is missing.
+
+        The wrapped function also raises `FamilyError` if it leaves a timer running.
+        """
         function = getattr(self._module, name, None)
         if function is None:
             return None
@@ -72,7 +75,7 @@ class ReferenceModule:
         return named
 
     def required(self, name: str) -> Callable[..., Any]:
-        """Return a function of the module, wrapped so that it raises only `FamilyError`.
+        """Return a function of the module, wrapped to convert errors (see `function`).
 
         Raises:
             FamilyError: the function does not exist.
@@ -90,6 +93,7 @@ class ReferenceModule:
         Raises:
             FamilyError: the function does not exist, does not accept the arguments, raises an exception, or does not
                 return a mapping.
+            GpuNeededError: the function needs a GPU that this process may not use now.
         """
         called = self.required(function)
         try:
@@ -113,7 +117,7 @@ class ReferenceModule:
 
     @contextmanager
     def blame(self, doing: str) -> Iterator[None]:
-        """Convert exceptions inside the ``with`` block to `FamilyError`.
+        """Convert exceptions inside the ``with`` block to `FamilyError`. `GpuNeededError` passes unchanged.
 
         The message contains the line in reference.py, and `doing`, e.g. ``inputs(), input `x```.
         """

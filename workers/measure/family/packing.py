@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from workers.measure.family.expected_output import Arrays
 
 _ALIGNMENT = 64
-"""Bytes to whose multiples the start of each array is padded. Memory for each dtype of NumPy needs at most 16."""
+"""Each array starts at a multiple of this number of bytes. No dtype of NumPy needs a larger alignment than 16 bytes."""
 
 
 def pack(arrays: Arrays) -> bytes:

@@ -59,12 +59,14 @@ _DEPENDENCIES = "dependencies"
 """Name of the array in a cache entry with the states of the files that `dependencies` returned."""
 
 _READ_BYTES_S = 2e8
-"""Speed of reading and checking a cache entry, in bytes per second. Outputs that are faster to compute than to read are
-not cached."""
+"""Speed of reading and checking a cache entry, in bytes per second. Outputs of more than `_KEPT_ANYWAY_BYTES` that are
+faster to compute than to read are not cached.
+"""
 
 _CACHE_SHARE = 2
-"""The expected outputs of one problem may have at most the size of the cache, divided by this number. Otherwise, they
-could evict each other."""
+"""The expected outputs that one call of `Reference.goldens` caches have, in total, at most the size of the cache
+divided by this number. Otherwise, they could evict each other.
+"""
 
 
 def _pool_for(drawn: Sequence[Arrays]) -> ThreadPoolExecutor:
@@ -78,7 +80,8 @@ class Reference:
     """The family's reference.py, with a cache of expected outputs.
 
     Attributes:
-        slowest_s: longest duration in seconds of computing the expected outputs for one set of inputs.
+        slowest_s: longest duration in seconds of computing the expected outputs for one set of inputs. 0 if none
+            were computed.
 
     Raises:
         FamilyError: reference.py cannot be imported.
@@ -93,7 +96,11 @@ class Reference:
         self._ready: dict[tuple[str, tuple[int, ...]], ExpectedOutput] = {}
 
     def function(self, name: str) -> Callable[..., Any] | None:
-        """Return a function of reference.py, wrapped so that it raises only `FamilyError`, or None if it is missing."""
+        """Return a function of reference.py, wrapped to convert errors, or None if the function is missing.
+
+        The wrapped function raises only `FamilyError`, or `GpuNeededError` if it needs a GPU that this process may not
+        use now.
+        """
         return self._module.function(name)
 
     def drawn(self, plans: Sequence[CasePlan]) -> list[Arrays]:
@@ -105,8 +112,8 @@ class Reference:
     def goldens(self, plans: Sequence[CasePlan], drawn: Sequence[Arrays]) -> dict[str, tuple[ExpectedOutput, ...]]:
         """Return the expected outputs of each case, by case name, in the order of the case's seeds.
 
-        The outputs are computed in parallel as far as cores and memory permit. After a GpuNeededError, the outputs that
-        need no GPU are ready, and the next call computes only the others.
+        The outputs are computed in parallel as far as cores and memory permit. If `GpuNeededError` is raised, the
+        outputs that need no GPU were computed and are kept. The next call computes only the others.
 
         Args:
             plans: cases with their seeds.
@@ -137,7 +144,10 @@ class Reference:
         return self._ready.get((plan.name, seed))
 
     def _refuse_zeros(self, plans: Sequence[CasePlan], made: Sequence[ExpectedOutput]) -> None:
-        """Reject a reference whose outputs are zero in every case, because a kernel that writes zeros would pass."""
+        """Reject a reference whose outputs are zero in every case, because a kernel that writes zeros would pass.
+
+        If ``verify()`` checks an output, nothing is rejected.
+        """
         if any(plan.verified for plan in plans):
             return
         if not any(norm for golden in made for norm in golden.norms.values()):
@@ -151,9 +161,12 @@ class Reference:
     ) -> tuple[ExpectedOutput, ...]:
         """Mix inputs of the first case with inputs of other cases. Return the mixed inputs with their expected outputs.
 
-        Only cases with the same problem are mixed. If there is no other case, or all have different problems, the first
-        case is mixed with inputs of another case's distribution, drawn for its own problem, or with its own inputs for
-        a second seed.
+        Only cases with the first case's problem are mixed, and only if `CasePlan.mixed` is True. The result is empty if
+        `CasePlan.mixed` is False for the first case.
+
+        If no other case can be mixed, inputs of another case's distribution are drawn for the problem of the first
+        case. If this is impossible, the first case is mixed with its own inputs for a second seed.
+
         A mixture is omitted if reference.py rejects it or returns no finite numbers for it, because kernels need not
         support such inputs.
         """
@@ -259,10 +272,10 @@ class Reference:
         return made
 
     def _compute(self, plan: CasePlan, inputs: Arrays) -> Arrays:
-        """Return the expected outputs (keys ``reference/OUTPUT``).
+        """Return the expected outputs, as arrays with keys of the form ``reference/OUTPUT``.
 
-        If the tolerances require it, also return the maximum errors of the results of ``yardstick()`` (keys
-        ``error/OUTPUT``).
+        For each output whose tolerance has a `max_abs_ratio`, also return the maximum absolute error of the result of
+        ``yardstick()``, with a key of the form ``error/OUTPUT``.
         """
         began = time.perf_counter()
         stored = self._references(plan, inputs)
@@ -368,9 +381,10 @@ def _golden(plan: CasePlan, inputs: Arrays, stored: Arrays, *, few: bool) -> Exp
 
 
 def _without_ties(expected: ExpectedOutput) -> ExpectedOutput | None:
-    """Return the expected output without integer outputs, of which equal inputs may permit several correct values.
+    """Return a copy without the outputs whose expected values are integers or bools.
 
-    Outputs that ``verify()`` checks stay. The result is None if no output remains.
+    Such outputs, e.g. indices, may have several correct values if elements of the inputs are equal. Outputs that
+    ``verify()`` checks stay. The result is None if no output remains.
     """
     reference = {name: values for name, values in expected.reference.items() if values.dtype.kind == "f"}
     return replace(expected, reference=reference) if reference or expected.verified else None

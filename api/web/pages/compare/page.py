@@ -117,8 +117,8 @@ class Compared:
         source: difference of the sources. None if a source is not in the artefact store.
         drawing: drawing of the quick samples. None if neither trial has any.
         caveats: sentences that state why the times are not comparable.
-        comparison: statistical comparison of the times. None if a trial is compared with itself, or if a trial has no
-            timing or too few samples.
+        comparison: statistical comparison of the times. None if a trial is compared with itself, if a trial has no
+            timing or too few samples, or if the timing protocols differ.
         pair: the confirmation that timed both trials in the same rounds. None if there is none.
         rounds: drawing of the rounds of this confirmation. None if `pair` is None, or its report is not stored.
         profiles: name and difference of each profile report that both trials have.
@@ -188,8 +188,9 @@ def _half(session: Session, store: Artefacts, trial_id: int, now: datetime) -> H
 
 
 def _comparison(left: Half, right: Half) -> Comparison | None:
-    """Compare the timings of two trials. None if both are the same trial, or one has no timing or too few samples.
+    """Compare the timings of two trials.
 
+    Return None if both are the same trial, if one has no timing or too few samples, or if the timing protocols differ.
     The seed is derived from the trials, so the page shows the same figures every time.
     """
     if left.timing is None or right.timing is None or left.trial.id == right.trial.id:

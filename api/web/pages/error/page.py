@@ -52,7 +52,7 @@ def error_content(refused: Refusal, path: str, *, again: str | None = None) -> E
 
     Args:
         path: the requested path.
-        again: URL of the refused form with the user's input. None if the request was not a form.
+        again: URL of the form that starts a search, with the user's input. None if the request did not send this form.
     """
     return ErrorPage(
         title=UNREADABLE if refused.code == UnreadableValue.code else TITLES.get(refused.status, "This did not work"),

@@ -75,7 +75,7 @@ class EvidenceSheet:
     def called(self) -> str | None:
         """Times of calls from PyTorch to the champion's exported kernel and to PyTorch's own function, as text.
 
-        If they were not measured, the text states how to measure them. None if they also cannot be measured, because
+        If these times were not measured, the text states how to measure them. None if they cannot be measured, because
         the champion cannot be part of an exported package.
         """
         return called_text(self.champion, self.search.device.kind)

@@ -55,7 +55,7 @@ def importances(landscape: Landscape, *, estimated: bool = False) -> Plot:
 
 
 def evaluate(points: Sequence[Point]) -> dict[str, float]:
-    """Return the importance of each tunable by name, largest first. The importances sum to 1."""
+    """Return the importance of each tunable with several values, by name, largest first. The importances sum to 1."""
     import optuna
     from optuna.distributions import CategoricalDistribution
     from optuna.trial import create_trial

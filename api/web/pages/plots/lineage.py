@@ -61,7 +61,7 @@ def ancestors(landscape: Landscape, number: int) -> dict[int, Relative]:
 
 
 def main_line(family: Mapping[int, Relative], number: int) -> list[int]:
-    """Return the numbers of a trial, its first parent, the first parent of that trial, and so on."""
+    """Return the numbers of a trial, its first parent, the first parent of this parent, and so on."""
     line = [number]
     while (parents := family[line[-1]].parents) and parents[0] in family and parents[0] not in line:
         line.append(parents[0])

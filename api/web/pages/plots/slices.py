@@ -87,7 +87,7 @@ def contour(landscape: Landscape, x: str | None, y: str | None) -> Plot:
 
 
 def varied(points: Sequence[Point]) -> list[str]:
-    """Return the tunables with several values, in the order of the space."""
+    """Return the tunables that have several values in the points, in the order of the space."""
     if not points:
         return []
     return [name for name in points[0].config if len({point.config.get(name) for point in points}) > 1]

@@ -75,8 +75,7 @@ class Board:
     Attributes:
         spark: sparkline of the best cost so far, for the list of searches. None if no trial has a cost.
         fallen: last champion from this search. None if a champion from this search is current, or if there was none.
-        since: for each promoted trial whose champion is no longer current, by trial number: ``rolled back`` or
-            ``retired``.
+        since: how each former champion from this search ended, by trial number: ``rolled back`` or ``retired``.
         charts: chart of the best cost so far for wide windows, and one for phones.
         trade_off: trials by two objectives, or by time and metric. None if time is the only objective.
     """
@@ -104,7 +103,10 @@ class Board:
 
     @property
     def done(self) -> float | None:
-        """Used fraction of the budget, 0 to 1. None if nothing was used yet, or if the search has no budget."""
+        """Used fraction of the budget, or tried fraction of the valid configs if that is larger, 0 to 1.
+
+        None if both are 0.
+        """
         return self.search.share_done or None
 
 

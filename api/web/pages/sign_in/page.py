@@ -53,9 +53,9 @@ def sign_in(
 ) -> Response:
     """Begin a session.
 
-    Worker tokens and join tokens are refused, because they give no access to pages. After a refusal, the browser is
-    redirected to a page that can be reloaded safely. `api.auth.admission` counts redirects after an invalid token as
-    failures.
+    Worker tokens and join tokens are refused, because they give no access to pages. The key of the local database is
+    refused like an invalid token. After a refusal, the browser is redirected to a page that can be reloaded safely.
+    `api.auth.admission` counts redirects after an invalid token as failures.
     """
     who = service.gate.by_token(token.strip())
     if who is None or who.token_id is None or not who.can("viewer"):

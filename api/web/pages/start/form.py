@@ -33,7 +33,7 @@ class StartForm:
         chosen: the chosen family. None if the user has not chosen a known family.
         fields: problem fields of the chosen family.
         groups: all fields except the problem fields, by heading.
-        devices: True if a connected device can run the family.
+        devices: True if a connected device, other than one that only estimates times, supports the family.
         kinds: device kinds that the family supports.
         typed: entered text by field. Fields without entered text have their defaults.
         wrong: description of the fault by field.

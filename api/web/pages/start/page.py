@@ -93,7 +93,7 @@ def _fields(chosen: Candidate | None, typed: dict[str, str]) -> set[str]:
 def _unticked(chosen: Candidate) -> dict[str, str]:
     """Return the default ``false`` for each boolean problem field.
 
-    Browsers omit boxes that are not ticked; the values that they send replace these defaults.
+    Browsers send no value for a box that is not ticked. The value of a ticked box replaces the default.
     """
     return {PROBLEM + each.name: "false" for each in chosen.family.fields if each.type == "bool"}
 

@@ -128,7 +128,10 @@ class Sheet:
 
     @property
     def speedup(self) -> Figure | None:
-        """Speed-up over the fastest baseline, confirmed if the time is confirmed. None without a time or baseline."""
+        """Speed-up over the fastest baseline. It is the confirmed speed-up if the time is confirmed.
+
+        None without a time or a baseline, and if a confirmation found that the kernel is, or may be, invalid.
+        """
         return self.trial.speedup(self.search.baselines)
 
     @property

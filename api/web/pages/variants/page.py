@@ -113,7 +113,7 @@ class Entry:
     Attributes:
         depth: number of generations from the family's own implementation, along first parents.
         usd: cost in US dollars of the proposal that contains the variant. None if no language model proposed it.
-        best_of_niche: True if no variant of the same niche is faster.
+        best_of_niche: True if the variant is the best of its niche (`evo.messages.view.elites`).
     """
 
     view: VariantView
@@ -124,7 +124,7 @@ class Entry:
 
 @dataclass(frozen=True, kw_only=True)
 class NicheRow:
-    """A niche (`evo.search.niche`): its fastest variant, and its number of variants."""
+    """A niche (`evo.search.niche`): its best variant, and its number of valid variants."""
 
     elite: VariantView
     variants: int
@@ -157,7 +157,7 @@ def listed(views: Sequence[VariantView], proposals: Sequence[ProposalView]) -> l
 
 
 def niches(views: Sequence[VariantView]) -> list[NicheRow]:
-    """Return the niches of the valid variants. The niche with the fastest variant comes first."""
+    """Return the niches of the valid variants. The niche with the best variant comes first."""
     counts = Counter(view.niche for view in views if view.usable)
     return [NicheRow(elite=each, variants=counts[each.niche]) for each in elites(views)]
 

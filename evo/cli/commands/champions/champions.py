@@ -276,6 +276,9 @@ def _checked_reason(reason: str | None, done: str) -> str:
 
     Args:
         done: participle of the decision, e.g. ``rolled back``, used in the question and in the error.
+
+    Raises:
+        InvalidInput: the reason is blank, or it is missing and standard input is not a terminal.
     """
     why = (_prompt_reason(done) if reason is None else reason).strip()
     if not why:

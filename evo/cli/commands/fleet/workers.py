@@ -128,6 +128,9 @@ def named(name: str, workers: "Iterable[WorkerView]") -> "WorkerView":
 def device_uuid(worker: "WorkerView", wanted: str) -> str:
     """Return the UUID of the device that the user names.
 
+    Args:
+        wanted: the device's UUID, the beginning of its UUID, or its model, in upper or lower case.
+
     Raises:
         NotFound: no device matches.
         Conflict: several devices match.

@@ -193,7 +193,11 @@ def prices_of(price_in: float | None, price_out: float | None, budget_usd: float
 
 
 def _search(connection: "Connection", search_id: int | None, *, family: str, **terms: Any) -> "SearchView":
-    """Return the search with this id or, if the id is None, a new search with the given family and terms."""
+    """Return the search with this id or, if the id is None, a new search with the given family and terms.
+
+    Raises:
+        InvalidInput: the search belongs to another family.
+    """
     from evo.cli.session.request import Request
 
     if search_id is None:

@@ -89,8 +89,8 @@ def _once(launches: list[HostLaunch]) -> list[HostLaunch]:
 def steps_of(kernels: Sequence[tuple[str, Function]], launches: Sequence[HostLaunch]) -> tuple[Step, ...]:
     """Return the steps of a call, with one name for each argument.
 
-    Parameters that receive the same host variable are one argument. If there are no launches, parameters with the same
-    name are one argument.
+    Parameters that receive the same host variable or expression are one argument. If there are no launches, or the
+    launches pass equal numbers, parameters with the same name are one argument.
 
     Args:
         kernels: each step's name in the source, and its kernel.
@@ -180,7 +180,11 @@ def _body(step: Step, suffix: str, taken: set[str]) -> str:
 
 
 def scratch(steps: Sequence[Step], source: Source) -> set[str]:
-    """Return the arguments that are written by the first step that uses them, and only read by the last such step."""
+    """Return the arrays that pass results between steps.
+
+    The first step that uses such an array writes it, without reading it before. The last step that uses it only reads
+    it.
+    """
     functions = helpers(source.code)
     kinds: dict[str, list[str]] = {}
     for step in steps:

@@ -92,7 +92,8 @@ def _host_code(code: Code) -> Iterator[Node]:
 def _is_host_function(node: Node, device: Set[str]) -> bool:
     """Return True if a node declares or defines a host function.
 
-    A word in capitals may be a macro for ``__device__``, so a function with such a word is not a host function.
+    A function with a word in capitals before its parameters counts as device code, because the word may be a macro for
+    ``__device__``. The only exceptions are macros such as ``PYBIND11_MODULE``.
     """
     while node.type in ("linkage_specification", "template_declaration"):
         node = node.named_children[-1]

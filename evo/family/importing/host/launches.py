@@ -41,7 +41,7 @@ class FoundLaunch:
         remainders: pairs of a dividend and a divisor. The launch rounds their quotient down, so the last elements would
             be skipped if the divisor does not divide the dividend.
         values: whole numbers that the source passes to parameters of the kernel, by parameter.
-        literals: other numbers that the launch states for parameters, as text without a suffix, by parameter.
+        literals: floating-point literals that the launch passes, as text without a suffix, by parameter.
     """
 
     grid: tuple[str, ...] = ()
@@ -87,7 +87,7 @@ def computed_values(
     host code does not compute from such names, are left out.
 
     Args:
-        launches: the arguments of the call that each launch passes, and the launch.
+        launches: for each launch, the names of the arguments that it passes in order, and the launch itself.
     """
     definitions = _definitions(code)
     plain = {text for _, launch in launches for text in launch.passed if text.isidentifier()}
@@ -185,7 +185,13 @@ def zeroed(code: Code, function: Node | None) -> set[str]:
 
 @dataclass(frozen=True, kw_only=True)
 class _Definition:
-    """A value that is assigned to a variable, its end position, and the function around it (None at file scope)."""
+    """A definition of a variable, or an assignment to it.
+
+    Attributes:
+        value: value that the variable gets.
+        end: position in the code, in bytes, at which the definition ends.
+        function: function that contains the definition; None at file scope.
+    """
 
     value: Node
     end: int
@@ -248,7 +254,7 @@ def _float(node: Node) -> str:
 
 
 def _extents(host: "_Host", node: Node) -> tuple[ast.expr, ...]:
-    """Return the extents of a grid or block; empty if an extent is unknown."""
+    """Return the extents of a grid or block, without trailing extents of 1; empty if an extent is unknown."""
     found = [host.translated(each) for each in host.components(node)]
     known = [each for each in found if each is not None]
     while len(known) > 1 and _text(known[-1]) == "1":
@@ -329,7 +335,10 @@ class _Host:
         return None if defined is None else self._translated(expression(defined), depth + 1)
 
     def _defined(self, name: str) -> Node | None:
-        """Return the last value of a variable before the launch, in the same function or at file scope, or None."""
+        """Return the last value that a variable gets before the launch, in the same function or at file scope.
+
+        Return None if the variable gets no value there.
+        """
         found = [
             each.value
             for each in self.definitions.get(name, ())

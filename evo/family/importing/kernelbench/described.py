@@ -22,11 +22,11 @@ from evo.family.importing.kernelbench.shapes import Fitted, Shapes, Values, fitt
 from evo.reference.torch_model import DISTRIBUTIONS, TorchModel, constants_of, loaded, placed_on, seeded
 
 SAMPLE = 1 << 18
-"""Approximate number of elements of the problem on which accuracy is measured."""
+"""Number of tensor elements to which a problem is reduced, by halving its fields, before accuracy is measured."""
 
 MOST_ELEMENTS = 1 << 26
-"""Maximum number of elements with which accuracy is measured if the file does not run with smaller sizes. The accuracy
-of larger problems is not measured.
+"""Maximum number of tensor elements with which accuracy is measured, if the problem cannot be reduced to `SAMPLE`
+elements. The accuracy of larger problems is not measured.
 """
 
 _META = (
@@ -35,7 +35,9 @@ _META = (
 )
 
 WELL_CONDITIONED = 1e-3
-"""Maximum relative error in the model's own precision. A distribution with larger errors does not become a case."""
+"""Maximum relative error in the model's own precision. A distribution with larger errors does not become a case, except
+``own``.
+"""
 
 _WORDS = frozenset(
     [
@@ -110,10 +112,11 @@ class Described:
         given: argument name of each value of ``get_inputs()``; None if the value is not a tensor.
         parameters: name of the model's parameter or buffer, by argument.
         inputs, outputs: arguments in the order of the call.
-        distributions: distributions for which the model has finite, well-conditioned and non-zero outputs.
+        distributions: input distributions that become cases: ``own``, and those for which the outputs are finite,
+            non-zero and accurate to `WELL_CONDITIONED`. Only ``own`` if accuracy was not measured.
         tail: expressions for a second problem size with which the file also runs, by field.
         rel_error: largest relative error of each output in the model's own precision; None if not measured.
-        flops: number of arithmetic operations, as an expression; empty if unknown.
+        flops: number of arithmetic operations, as an expression; a rough estimate if it could not be counted.
         reduced: approximate number of input elements on which one output element depends.
         notes: notes for the description of the family.
     """
@@ -176,7 +179,11 @@ class _File:
         return model, inputs, outputs, float(counter.get_total_flops())
 
     def _inputs(self, module: Any) -> list[Any]:
-        """Return the values of ``get_inputs()`` after checking that each is a tensor or a plain value."""
+        """Return the values of ``get_inputs()``, with all tensors moved to ``meta``.
+
+        Raises:
+            InvalidInput: the function does not return a list or tuple, or a list, tuple or dict in it contains tensors.
+        """
         given = module.get_inputs()
         if not isinstance(given, list | tuple):
             reason = f"get_inputs() returns a {type(given).__name__}; it must return a list of tensors and numbers"
@@ -298,7 +305,10 @@ def _parameter_names(model: Any, values: Sequence[Any]) -> list[str]:
 
 
 def _state(model: Any) -> dict[str, Any]:
-    """Return the parameters and buffers that have axes, by name. Single numbers, e.g. batch counters, are left out."""
+    """Return the parameters and buffers of a model, by name.
+
+    Single numbers, e.g. batch counters, and tensors of other dtypes than `_ACCEPTED` are left out.
+    """
     return {
         name: each
         for name, each in [*model.named_parameters(), *model.named_buffers()]
@@ -307,7 +317,11 @@ def _state(model: Any) -> dict[str, Any]:
 
 
 class _Names:
-    """Assigns unique names to arguments. The names are neither macros nor C++ keywords."""
+    """Assigns unique names to arguments. The names are neither problem fields nor keywords of C, C++ or Python.
+
+    Args:
+        macros: names of the problem fields, which may become macros.
+    """
 
     def __init__(self, macros: Mapping[str, object]) -> None:
         self._taken = set(macros) | _WORDS
@@ -378,7 +392,7 @@ def _smaller(shapes: Fitted, file: _File) -> dict[str, int]:
 
 
 def _tail(shapes: Fitted, file: _File) -> dict[str, str]:
-    """Return changed sizes for a correctness case with a second shape: an expression, by problem field.
+    """Return the sizes of a correctness case with a second shape, as expressions by problem field.
 
     Fields for which the KernelBench file accepts no other size are left out.
     """
@@ -404,7 +418,15 @@ class _Measured:
 def _measured(model: TorchModel, sample: Values, arguments: Sequence[Tensor], shapes: Fitted) -> _Measured:
     """Return the distributions that become cases, and the error of each output in the model's own precision.
 
-    Errors are relative to the float64 result. The largest error over these distributions is returned.
+    Errors are relative to the float64 result. The largest error over these distributions is returned. If the sample is
+    larger than `MOST_ELEMENTS`, nothing is measured: the only distribution is ``own``, and all errors are None.
+
+    Args:
+        sample: values of the problem fields with which the model runs.
+
+    Raises:
+        InvalidInput: on the file's own inputs, the model fails, is random, or has an output that is zero everywhere or
+            not finite.
     """
     names = model.outputs
     if _elements(values_of(shapes.shapes, sample)) > MOST_ELEMENTS:

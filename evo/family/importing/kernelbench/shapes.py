@@ -37,8 +37,8 @@ class Fitted:
 def fitted(constants: Values, probe: Probe) -> Fitted | None:
     """Return the shapes as expressions over constants of the file; None if the file does not run.
 
-    A constant stays fixed if it affects more than extents, e.g. the number of axes, or if the file does not run with a
-    different value.
+    A constant stays fixed if it affects no extent, if it also affects the number of axes, if the file does not run with
+    a different value, or if no expression over it fits the extents.
 
     Args:
         constants: values of the constants in the file.
@@ -103,7 +103,7 @@ def _extent(axis: tuple[int, int], extent: int, influences: Values, probe: Probe
     Args:
         axis: indices of the tensor and of its axis.
         extent: the extent for the values in the file.
-        influences: values in the file of the fields on which the extent depends, by field.
+        influences: the fields on which the extent depends, with their values in the file.
     """
     if not influences:
         return str(extent)

@@ -1,7 +1,8 @@
 """Configs of ``@triton.autotune``, evaluated from the syntax tree without running the file.
 
-Supported expressions are lists and comprehensions of ``triton.Config``, and variables, function calls (of the same
-file) and ``list(filter(…))`` that give such a list. Filters are ignored.
+Supported expressions are lists and comprehensions of ``triton.Config``, sums of such lists, variables and calls of
+functions (without arguments) in the same file that give such a list, and ``list(…)`` and ``filter(…)`` of such a list.
+Conditions of filters and comprehensions are not applied.
 """
 
 import ast
@@ -33,8 +34,8 @@ class Configs:
     """Configs of a kernel's ``@triton.autotune``.
 
     Attributes:
-        values: the configs, each with a value for every tunable. A launch option is included if at least one config
-            sets it.
+        values: the configs, each with a value for every tunable. Configs that lack a tunable are left out. A launch
+            option is included if at least one config sets it.
         unread: expressions that are not supported or were not applied, as text.
     """
 

@@ -53,7 +53,14 @@ _SIDE = re.compile(r"^B[MNKHD]$|(?:BLOCK|TILE).*_[MNKHDXY]$", re.IGNORECASE)
 
 @dataclass(frozen=True, kw_only=True)
 class _Tuning:
-    """Settings from ``@triton.autotune`` and ``@triton.heuristics`` of a kernel."""
+    """Settings from ``@triton.autotune`` and ``@triton.heuristics`` of a kernel.
+
+    Attributes:
+        zeroed: parameters whose buffers are zeroed before each call (``reset_to_zero``).
+        restored: parameters whose buffers keep their contents between trials (``restore_value``).
+        derived: value of each parameter that a heuristic computes, as an expression, by parameter.
+        notes: decisions that a person must make.
+    """
 
     configs: Configs = field(default_factory=lambda: Configs(values=()))
     zeroed: tuple[str, ...] = ()

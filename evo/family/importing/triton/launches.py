@@ -185,7 +185,7 @@ def found_grid(
 ) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """Return the grid of a launch, and the names in it that the kernel does not receive; both empty if unclear.
 
-    A launch whose grid needs no additional names is preferred.
+    If there are several launches, the grid with the fewest such names is returned.
 
     Args:
         known: parameters, tunables and derived values that a grid may use.

@@ -208,7 +208,7 @@ def address_of(call: ast.Call) -> ast.expr | None:
 
 
 def assigned(node: ast.FunctionDef) -> dict[str, list[ast.expr]]:
-    """Return the values that a kernel assigns to each variable, including those in ``i, j = a, b``."""
+    """Return the values that ``=`` assigns to each variable of a kernel, including those in ``i, j = a, b``."""
     made: dict[str, list[ast.expr]] = {}
     for each in (each for each in ast.walk(node) if isinstance(each, ast.Assign)):
         for name, value in (pair for target in each.targets for pair in _pairs(target, each.value)):
@@ -226,6 +226,8 @@ def _pairs(target: ast.expr, value: ast.expr) -> Iterator[tuple[str, ast.expr]]:
 
 def bases(node: ast.expr, made: Mapping[str, list[ast.expr]], seen: set[str]) -> Iterator[str]:
     """Yield the base pointers of an address, e.g. ``x`` for ``x + i * n``.
+
+    A variable that contains such an address is yielded, too, before the base pointers in the variable's values.
 
     Args:
         made: values that are assigned to variables, by variable.
@@ -258,8 +260,8 @@ def sliced(text: str, entry: str, file: str) -> str:
     a search replaces ``@triton.autotune``.
 
     Raises:
-        InvalidInput: the source is not Python, has no kernel with this name, or the kernel uses a name that is neither
-            a kernel, a constant nor imported from Triton.
+        InvalidInput: the source is not Python, has no kernel with this name, or the needed code uses Python objects
+            outside Triton's language, e.g. ``open`` or ``tl.core.os``. Undefined names are not detected.
     """
     tree = parsed(text, file)
     names = [each.name for each in kernels_of(tree)]
@@ -278,15 +280,18 @@ def definitions(text: str, file: str) -> dict[str, ast.stmt]:
 
 
 def names_used(node: ast.stmt) -> list[str]:
-    """Return the names that a kernel or constant uses, without names in decorators."""
+    """Return the names that a kernel or constant uses, without names in decorators and in the return type."""
     return [each.id for each in ast.walk(_bare(node)) if isinstance(each, ast.Name)]
 
 
 def needed(text: str, names: Collection[str], file: str) -> str:
     """Return the source with only the code that these kernels and constants need; see `sliced`.
 
+    Args:
+        names: names of kernels and constants. Names that the source does not define are ignored.
+
     Raises:
-        InvalidInput: the source is not Python, or a name is neither a kernel, a constant nor imported from Triton.
+        InvalidInput: the source is not Python, or the needed code uses Python objects outside Triton's language.
     """
     return _needed(text, parsed(text, file), names, file)
 
@@ -367,7 +372,11 @@ def _importable(module: str, name: str) -> bool:
 
 
 def _constant_value(node: ast.expr) -> bool:
-    """Return True for a number, string or Triton dtype, for ``tl.constexpr(…)`` and for arithmetic with constants."""
+    """Return True for an expression that can be the value of a constant.
+
+    Such an expression is a literal, another name, a Triton dtype, arithmetic with constants, or a call of
+    ``tl.constexpr``, ``int``, ``float`` or ``bool`` with constants.
+    """
     match node:
         case ast.Constant() | ast.Name():
             return True
@@ -429,7 +438,7 @@ def _of_language(node: ast.Attribute, modules: Collection[str], bases: Collectio
     """Return False if an attribute of a module is not part of Triton's language, e.g. ``tl.core.os``.
 
     Args:
-        bases: ids of attributes that are parts of a longer chain, which is checked instead.
+        bases: ids of nodes that are parts of a longer chain of attributes. Only the whole chain is checked.
     """
     root: ast.expr = node
     while isinstance(root, ast.Attribute):

@@ -10,8 +10,9 @@ from statistics import median
 from workers.backends.cpu.process.batch import Batch, Pause, joined
 
 MOST_DISAGREEMENT = 0.01
-"""Allowed excess of the counted over the reported time (see `TimeAudit`), as a fraction of the reported time. The
-processor time of the request is allowed in addition.
+"""Allowed excess of the counted over the reported time (see `TimeAudit`), as a fraction of the reported time. If the
+process may use several cores, the reported time is multiplied by their number. The processor time of the request is
+allowed in addition.
 """
 
 DISAGREEMENT_OF_TURNS = 0.1
@@ -133,7 +134,9 @@ class TimeAudit:
         """Return True if the reported time of a batch is suspicious, but other programs may be the cause.
 
         Other programs disturb single batches, while a wrong clock affects every batch. The result is therefore False if
-        `samples` already contains enough suspicious batches to reject the kernel.
+        `samples` already contains enough suspicious batches to reject the kernel. For an overdue batch, the result is
+        also False if `samples` contains a batch that is not overdue, because the kernel is then not rejected for
+        overdue batches.
         """
         if self.contradicts(batch):
             return len(self._contradicting(self.samples, MOST_DISAGREEMENT)) < LEAST_BATCHES
@@ -200,7 +203,7 @@ class TimeAudit:
 
     @property
     def _request_ns(self) -> float:
-        """Maximum processor time of a request in addition to its calls, in ns."""
+        """Allowed processor time of a request in addition to its calls, in ns."""
         return _COLD_REQUEST * median(each.cpu_ns - each.claimed_ns for each in self.idle) + _COLD_REQUEST_NS
 
     def _waiting_actively_ns(self, batch: Batch) -> int:

@@ -18,12 +18,12 @@ class Batch:
         wall_ns: time between the runner's request and the reply, in ns.
         cpu_ns: processor time of the process between request and reply, as counted by the operating system, in ns.
         changes: description of the process state that the calls changed and did not restore, or None.
-        heap_bytes: size of the heap of the process after the calls.
-        mapped_bytes: size of the process's memory after the calls, and size of its private writable part. Empty if
-            unknown.
+        heap_bytes: size in bytes of the allocated blocks in the heap of the process after the calls, or 0 if unknown.
+        mapped_bytes: size in bytes of the process's memory without buffers after the calls, and size of its private
+            writable part. Empty if unknown.
         restored_ns: part of `claimed_ns` in which arguments were restored between calls.
-        waiting_ns: part of `wall_ns` in which this process or the kernel process was ready but had no core, or 0 if
-            unknown.
+        waiting_ns: time between request and reply for which the runner's thread or the main thread of the kernel
+            process was ready but had no core, in ns, or 0 if unknown.
         requests: number of requests that made the calls.
     """
 
@@ -53,7 +53,10 @@ class Pause:
 
 
 def joined(one: Batch, other: Batch) -> Batch:
-    """Merge two batches, because counted processor time is too coarse for a single short batch."""
+    """Merge two batches, because counted processor time is too coarse for a single short batch.
+
+    The result contains no memory sizes.
+    """
     return Batch(
         calls=one.calls + other.calls,
         claimed_ns=-1 if min(one.claimed_ns, other.claimed_ns) < 0 else one.claimed_ns + other.claimed_ns,

@@ -51,8 +51,8 @@ class KernelState:
         signals: bit masks of blocked, ignored and caught signals.
         cores: cores on which the process may run.
         priorities: niceness, real-time priority and scheduling policy of the threads.
-        limits: resource limits.
-        descriptors: files, pipes and sockets to which the open descriptors refer.
+        limits: resource limits, except the limit of the address space.
+        descriptors: files, pipes and sockets to which the open descriptors refer, except the copy of the library.
         timers: POSIX timers.
         mappings: memory mappings that no kernel needs: shared memory that the runner did not provide, memory that is
             both writable and executable, and executable memory without a file.
@@ -74,7 +74,10 @@ class KernelState:
     foreign: tuple[int, ...] = field(default=(), repr=False)
 
     def changed(self, before: "KernelState") -> str | None:
-        """Return a description of the first difference from an earlier state, or None if there is none."""
+        """Return a description of the first difference from an earlier state, or None if there is none.
+
+        The attributes `closed` and `foreign` are not compared. `opened` checks them.
+        """
         for each in fields(self):
             if each.name in _WORDS and getattr(self, each.name) != getattr(before, each.name):
                 return _WORDS[each.name]

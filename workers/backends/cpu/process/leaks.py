@@ -11,11 +11,13 @@ _LEAST_BATCHES = 3
 """Minimum number of batches before a kernel is rejected."""
 
 _LEAST_LEAK_BYTES = 16
-"""Growth of the memory in bytes per batch that counts as a leak. This is the smallest block that malloc allocates."""
+"""Growth of the memory that counts as a leak, in bytes per batch or per doubling of the calls. No block of malloc is
+smaller.
+"""
 
 _LEAST_GROWTHS = 12
-"""Number of batches in which the memory grew, without ever shrinking, that count as a leak. Memory that a kernel
-allocates once, or once per thread, and keeps causes fewer growths.
+"""Memory that grows in at least this number of batches, and never shrinks, counts as a leak. If a kernel allocates
+memory only once, or once per thread, and keeps this memory, there are fewer growths.
 """
 
 _FIRST_CALL, _LEAST_DOUBLINGS = 16, 6
@@ -62,7 +64,7 @@ class MemoryGrowth:
 def leak(batches: Sequence[Batch]) -> str | None:
     """Return a description of the leak, or None if there is none.
 
-    A leak is memory that grows in most batches, or that grows `_LEAST_GROWTHS` times and never shrinks.
+    A leak is memory that grows in most batches, or that grows at least `_LEAST_GROWTHS` times and never shrinks.
     """
     if len(batches) < _LEAST_BATCHES:
         return None

@@ -163,6 +163,10 @@ def _folders(paths: str, origin: Path | None) -> Iterator[Path]:
     """Yield the existing folders of a search path.
 
     Relative paths are skipped, because kernel processes have a different working directory.
+
+    Args:
+        paths: folders, separated by colons.
+        origin: folder that replaces ``$ORIGIN``. If None, paths with ``$ORIGIN`` are skipped.
     """
     if origin is not None:
         paths = paths.replace("${ORIGIN}", str(origin)).replace("$ORIGIN", str(origin))

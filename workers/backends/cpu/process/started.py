@@ -24,8 +24,8 @@ from workers.system.exit_status import ended, sent_from_outside
 
 _SAID_BYTES = 600
 _FIRST_USER, _USERS, _USERS_APART = 61_184, 4_000, 61
-"""First user id of kernel processes, number of ids (the range of systemd's dynamic users), and distance between the
-first ids of runners with consecutive process ids.
+"""First user id of kernel processes, number of ids (all in the range of systemd's dynamic users), and distance between
+the first ids of runners with consecutive process ids.
 """
 
 _STARTED = itertools.count()
@@ -48,9 +48,11 @@ class StartedProcess:
         openmp_threads: number of threads that OpenMP uses by default. If None, that of the calling process.
 
     Attributes:
-        status: exit status once the process has ended. It is negative if a signal ended the process.
-        ended: description of how the process ended, with its last output, or None while the process runs.
-        killed: True if a process other than the runner killed the kernel process.
+        status: exit status once `reap` has returned, 0 before or if unknown. If a signal ended the process, this is the
+            negative number of the signal.
+        ended: description of how the process ended, with its last output. None until `reap` or `close` was called.
+        killed: True if the runner did not kill the process, but it was ended by a signal that users, batch systems or
+            the out-of-memory killer send, such as SIGKILL.
 
     Raises:
         DeviceLostError: the process cannot be started.
@@ -129,7 +131,8 @@ class StartedProcess:
         """Send a request.
 
         Raises:
-            DeviceLostError: the process has ended.
+            DeviceLostError: `reap` or `close` was called before. If the process ended otherwise, `receive` raises the
+                error.
         """
         if self.ended is not None:
             raise DeviceLostError(self.ended, killed=self.killed)
@@ -184,7 +187,10 @@ class StartedProcess:
         return 0 if self._clock is None else time.clock_gettime_ns(self._clock)
 
     def waiting_ns(self) -> int:
-        """Return the total time in ns in which the calling thread and the process waited for a core."""
+        """Return the total time in ns for which two threads were ready but had no core, or 0 if unknown.
+
+        These are the thread of the runner that started the process, and the main thread of the process.
+        """
         return sum(_queued_ns(file) for file in self._schedules)
 
     def memory_bytes(self) -> tuple[int, int] | None:
@@ -196,7 +202,7 @@ class StartedProcess:
             return None
 
     def reap(self, *, kill: bool) -> str:
-        """End the process and its descendants. Return its exit status, resource usage and last output as text.
+        """End the process and its descendants. Return its exit status, peak memory and last output as text.
 
         If `kill` is False and the process has no child processes, wait until it exits.
         """
@@ -276,7 +282,10 @@ def _queued_ns(schedule: int) -> int:
 
 
 def _readable_copy(library: Path) -> int | None:
-    """Copy the library to memory, and return a descriptor that all users may read. None if the system has no memfd."""
+    """Copy the library to memory, and return a descriptor that all users may read.
+
+    Return None if the system has no `memfd_create`.
+    """
     if not hasattr(os, "memfd_create"):
         return None
     copy = os.memfd_create("kernel", os.MFD_CLOEXEC)

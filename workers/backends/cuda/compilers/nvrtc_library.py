@@ -65,7 +65,7 @@ class Nvrtc:
 
     @property
     def architectures(self) -> tuple[int, ...]:
-        """Supported compute capabilities, e.g. 90."""
+        """Supported compute capabilities times ten, e.g. 90 for 9.0."""
         count = ctypes.c_int()
         self._check(self._library.nvrtcGetNumSupportedArchs(ctypes.byref(count)))
         values = (ctypes.c_int * count.value)()
@@ -149,9 +149,10 @@ def _load() -> Any:
 def _load_builtins(library: Any, folder: Path) -> bool:
     """Load NVRTC's library of built-in functions from NVRTC's folder or the system's search path.
 
-    NVRTC loads this library by name at the first compilation, unless it is already loaded. The packages of CUDA 13.0,
-    on which PyTorch depends, do not set its location, so the system would find no library or one of a wrong version.
     Return False if the library cannot be loaded.
+
+    NVRTC itself would load this library by name at the first compilation. The packages of CUDA 13.0, on which PyTorch
+    depends, do not set the library's location, so the system would find no library or one of a wrong version.
     """
     major, minor = ctypes.c_int(), ctypes.c_int()
     if library.nvrtcVersion(ctypes.byref(major), ctypes.byref(minor)):
@@ -165,7 +166,7 @@ def _load_builtins(library: Any, folder: Path) -> bool:
 
 
 def installed() -> bool:
-    """Return True if NVRTC is installed. The library of 90 MB is not loaded if it is in a Python package."""
+    """Return True if NVRTC is installed. If it is in a Python package, its library (90 MB) is not loaded."""
     try:
         return any(in_wheels("lib", "libnvrtc.so.*")) or bool(_load())
     except NvrtcMissingError:

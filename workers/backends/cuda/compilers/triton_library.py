@@ -1,6 +1,6 @@
 """Compiles Triton kernels. ``python -m`` runs this module as a compile process.
 
-Only this process imports Triton. It needs no GPU, driver or PyTorch. From a kernel's file, the process executes only
+Only this process imports Triton. The process needs no GPU, driver or PyTorch. From a kernel's file, it executes only
 the definitions of functions and constants (see `evo.family.source.triton.source`).
 """
 
@@ -52,7 +52,8 @@ def installed_version() -> str | None:
 def compile_source(source: str, architecture: str, folder: Path) -> dict[str, object]:
     """Compile a generated source. Return ``{binary, log, ptx}``.
 
-    ``binary`` is encoded in hexadecimal. If the compilation failed, ``binary`` is None and ``log`` contains the reason.
+    ``binary`` is encoded in hexadecimal. If the compilation failed, ``binary`` is None, ``ptx`` is empty, and ``log``
+    contains the reason.
 
     Args:
         architecture: target architecture, e.g. ``sm_90a``.

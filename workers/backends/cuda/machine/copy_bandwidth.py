@@ -24,7 +24,7 @@ LEAST_SHARE = 0.5
 used the GPU."""
 
 TIMEOUT_S = 20.0
-"""Maximum seconds to wait while other processes measure on the devices."""
+"""Maximum seconds that `with_measured_copies` waits in total while other processes measure on the devices."""
 
 _LIMIT_S = 120
 _DEVICE = TypeAdapter(Device)

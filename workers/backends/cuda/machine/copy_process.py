@@ -44,7 +44,7 @@ def main() -> None:
 
     Command-line arguments: a folder for compiled kernels and, optionally, the number of bytes to copy.
     """
-    with suppress(Exception):  # opening the device states the reason
+    with suppress(Exception):  # opening the device reports the error
         import cupy
 
         cupy.cuda.runtime.getDeviceCount()

@@ -19,11 +19,13 @@ _PACKAGES = ("kernel-evo", "cupy-cuda12x", "cupy-cuda13x", "cupy")
 def kept_survey(folder: Path, compiler: str, survey: Callable[[], tuple[list[Device], bool]]) -> list[Device]:
     """Return the cached list of GPUs if driver, GPUs and software are unchanged. Otherwise list the GPUs again.
 
+    Nothing is cached if NVML does not respond or finds no GPU, because changes would not be noticed.
+
     Args:
         folder: cache folder of the worker.
         compiler: version of the compiler, which is part of the cache key.
         survey: function that returns the list of usable GPUs, and True if all GPUs are usable. The list is cached only
-            if all GPUs are usable.
+            if all GPUs are usable, and there is at least one.
     """
     installed = nvml.installed()
     if installed is None:

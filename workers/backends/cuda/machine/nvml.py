@@ -17,8 +17,8 @@ from workers.backends.energy import NoMeterError
 
 _HARMLESS_REASONS = 0x1  # value of the bit mask of throttle reasons if the GPU is idle
 _OURS = Path(workers.__file__).parent
-"""Folder of kernel-evo's modules. Processes that run one of them do not disturb timing, because kernel-evo measures in
-one process at a time.
+"""Folder of the package `workers`. Processes that run one of its modules do not disturb timing, because kernel-evo
+measures in one process at a time.
 """
 
 
@@ -55,7 +55,7 @@ def _count(nvml: Any) -> int | None:
 
 
 def strangers(uuid: str) -> tuple[str, ...]:
-    """Return the programs that use a GPU, except those of kernel-evo, e.g. ``process 123 (python)``."""
+    """Return the programs that compute on a GPU, except those of kernel-evo, e.g. ``process 123 (python)``."""
     nvml, handle = _handle(uuid)
     return () if handle is None else tuple(_strangers(nvml, handle))
 
@@ -92,7 +92,10 @@ def _is_ours(pid: int) -> bool:
 
 
 def _is_own_module(module: str) -> bool:
-    """Return True if this is a module of kernel-evo. Other programs may also have a package named `workers`."""
+    """Return True if this name belongs to a module of kernel-evo's package `workers`.
+
+    Other programs may also have a package named `workers`, so the file of the module must exist in `_OURS`.
+    """
     package, *names = module.split(".")
     return package == _OURS.name and bool(names) and _OURS.joinpath(*names).with_suffix(".py").is_file()
 

@@ -12,7 +12,7 @@ from workers.system.scratch import scratch
 
 TOOL = "Nsight Compute"
 WARM_LAUNCHES = 3
-"""Number of launches before the profiled launch, which warm the caches."""
+"""Number of calls that warm the caches before the profiled launch."""
 
 
 _NOT_FOUND = re.compile(r"Failed to find metric (?:regex:)?\^?([\w.]+)")
@@ -46,8 +46,11 @@ class NcuProfiler:
     def run_tool(self, subject: Subject, *, cold: bool, timeout_s: float) -> tuple[int | None, str]:
         """Run ncu, and return its exit status and output. The exit status is None if the time limit was reached.
 
-        If the GPU lacks some of the metrics, ncu runs again without these metrics. If `cold` is True, the caches are
-        emptied before the launch.
+        Only the first launch of a call is profiled. If the GPU lacks some of the metrics, ncu runs again without these
+        metrics.
+
+        Args:
+            cold: True to empty the caches before the launch.
         """
         asked = [name for figure in FIGURES.values() for name in figure.metric.names]
         status, log = self._run_profiler(asked, subject, cold, timeout_s)
@@ -93,7 +96,8 @@ def read(log: str) -> Profiled:
 def value_of(metric: Metric, page: Mapping[str, str]) -> float | None:
     """Return the value of a metric in kernel-evo's unit.
 
-    Return None if the output lacks the metric, or if the kernel does not use the instructions that the metric counts.
+    For a metric with alternatives, the result is the smallest value above 0. Return None if the output contains no such
+    value, or lacks the metric.
 
     Args:
         page: values of one launch as text, by ncu's metric name.

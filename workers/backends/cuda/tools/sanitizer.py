@@ -15,8 +15,8 @@ from workers.system.scratch import scratch
 TOOLS = ("memcheck", "racecheck", "initcheck", "synccheck")
 MAX_FINDINGS = 10
 MOST_CASES = 4
-"""Maximum number of cases that are examined concurrently. A tool spends most of its time opening the GPU, which uses
-one core."""
+"""Maximum number of concurrent calls of `CudaSanitizer.examine`. A tool uses one core, and spends most of its time
+opening the GPU."""
 
 ARRIVALS = (
     "racecheck orders only the accesses of threads that arrive at an mbarrier themselves; if one lane arrives for its "

@@ -27,11 +27,12 @@ _DYNAMIC_SHARED_BYTES = 8
 
 @dataclass(frozen=True, kw_only=True)
 class Plan:
-    """The kernel of a case, its inputs, and the number of launches.
+    """The kernel of a case, its inputs, and the number of calls.
 
     Attributes:
         inputs: folder with the bytes of each input, ``NAME.bin``.
-        launches: number of launches on the same buffers.
+        launches: number of calls of the kernel on the same buffers. Inputs and initial values are written before each
+            call. A call of a kernel with several steps makes several launches.
     """
 
     kernel: KernelFile
@@ -47,7 +48,7 @@ class Failed(Exception):
 
 
 def run(plans: Sequence[Plan]) -> None:
-    """Run all launches of each plan in order.
+    """Run all calls of each plan in order.
 
     Raises:
         Failed: a call of the CUDA driver failed, or the kernel has no launch.
@@ -58,7 +59,7 @@ def run(plans: Sequence[Plan]) -> None:
 
 
 def _run(plan: Plan) -> None:
-    """Run all launches of a plan. Then free the buffers, so that buffers of different plans never exist together."""
+    """Run all calls of a plan. Then free the buffers, so that buffers of different plans never exist together."""
     kernel = plan.kernel
     if kernel.launch is None:
         raise Failed("the kernel has no launch")
@@ -113,7 +114,7 @@ def _buffer(argument: Argument) -> int:
 
 
 def _fill(argument: Argument, pointer: int, inputs: Path) -> None:
-    """Write the values that a buffer must have before a launch to device memory."""
+    """Write the contents that a buffer must have before a call to device memory."""
     content = argument.initial_bytes() if argument.init is not None else (inputs / f"{argument.name}.bin").read_bytes()
     _call("cuMemcpyHtoD_v2", ctypes.c_uint64(pointer), content, ctypes.c_size_t(len(content)))
 

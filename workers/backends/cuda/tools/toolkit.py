@@ -30,13 +30,13 @@ def _places() -> Iterator[str]:
 def watched(
     command: Sequence[str], subjects: Sequence[Subject], folder: Path, *, launches: int, timeout_s: float
 ) -> tuple[int | None, str]:
-    """Run the launches of a candidate under a tool.
+    """Run the calls of a candidate under a tool.
 
     Args:
         command: command line of the tool.
         subjects: one or more cases of the candidate, which run one after another in one process.
-        folder: folder for the file that describes the launches.
-        launches: number of launches per case.
+        folder: folder for the file that describes the calls.
+        launches: number of calls per case. A call of a kernel with several steps makes several launches.
         timeout_s: time limit of the whole run in seconds. A tool makes the kernel many times slower.
 
     Returns:
