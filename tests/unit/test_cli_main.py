@@ -224,6 +224,11 @@ def test_search_without_family_suite_or_resume_is_refused(capsys: pytest.Capture
         ("searches -1", "No such option: -1: see `kernel-evo searches --help`"),
         ("searches --limt 3", "No such option: --limt; write --limit, or see `kernel-evo searches --help`"),
         ("serch", "No such command 'serch'; write `kernel-evo search`"),
+        ("validate ./f", "No such command 'validate'; write `kernel-evo measure`"),
+        (
+            "measure softmax --config WIDTH=16 UNROLL=4",
+            "Got unexpected extra argument (UNROLL=4); separate the values by a comma: --config WIDTH=16,UNROLL=4",
+        ),
         (
             "searches --url notaurl",
             "--url: 'notaurl' is not the address of a service; write one like http://127.0.0.1:8765",

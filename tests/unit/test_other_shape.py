@@ -4,7 +4,7 @@ import pytest
 
 from evo.family.case import Case, CaseProblem
 from evo.trial.outcome import CompileFailed, Crashed, Outcome, OverResources, WrongAnswer
-from workers.build.other_shape import shape_advice, with_shape_advice
+from workers.build.other_shape import PARAMETERS, shape_advice, with_shape_advice
 
 CASES = tuple(
     CaseProblem(case=Case(name=name, inputs="random", changes={}), problem=problem)
@@ -36,6 +36,11 @@ def test_advice_on_a_failed_case_states_its_changed_problem_fields(case: str, ad
         (CompileFailed(log="f.c:1: no"), "tail", CompileFailed(log=f"error: {ADVICE}\n\nf.c:1: no")),
         (CompileFailed(log="f.c:1: no"), "nominal", CompileFailed(log="f.c:1: no")),
         (Crashed(stage="verify", reason="SIGABRT"), "", Crashed(stage="verify", reason=f"SIGABRT. {ADVICE}")),
+        (
+            Crashed(stage="verify", reason="killed by SIGSEGV"),
+            "",
+            Crashed(stage="verify", reason=f"killed by SIGSEGV. {PARAMETERS}. {ADVICE}"),
+        ),
         (Crashed(stage="measure", reason="SIGABRT"), "", Crashed(stage="measure", reason="SIGABRT")),
         (
             OverResources(resource="registers", used=300, limit=255),

@@ -1,4 +1,4 @@
-"""Advice on a failure in a case whose shape differs from the shape of the searched problem."""
+"""Advice on failures in cases whose shape differs from that of the searched problem, and on invalid addresses."""
 
 import re
 from collections.abc import Sequence
@@ -7,6 +7,12 @@ from dataclasses import replace
 from evo.family.case import CaseProblem
 from evo.text.wording import spaced_text
 from evo.trial.outcome import CompileFailed, Crashed, Outcome, WrongAnswer
+
+PARAMETERS = (
+    "Check that the kernel's parameters match [[arguments]] in family.toml in number, order and type (each array is a "
+    "pointer)"
+)
+"""Advice for a kernel that accesses an invalid address, e.g. because it has one parameter too many."""
 
 _CASE = re.compile(r"case ([\w-]+)[:,]")
 
@@ -33,7 +39,7 @@ def shape_advice(name: str, cases: Sequence[CaseProblem]) -> str:
 
 
 def with_shape_advice(outcome: Outcome, cases: Sequence[CaseProblem], name: str = "") -> Outcome:
-    """Add advice to a failure if a case whose shape differs from the searched problem may have caused it.
+    """Add advice to a failure that a case with a different shape, or an invalid address, may have caused.
 
     Args:
         name: name of the case whose kernel did not compile. Other outcomes do not need it: the reason of a wrong answer
@@ -46,6 +52,7 @@ def with_shape_advice(outcome: Outcome, cases: Sequence[CaseProblem], name: str 
         case CompileFailed(log=log) if advice := shape_advice(name, cases):
             return replace(outcome, log=f"error: {advice}\n\n{log}")
         case Crashed(stage="verify", reason=reason):
-            advice = next(filter(None, (shape_advice(each.case.name, cases) for each in cases)), "")
-            return replace(outcome, reason=f"{reason}. {advice}") if advice else outcome
+            shape = next(filter(None, (shape_advice(each.case.name, cases) for each in cases)), "")
+            parameters = PARAMETERS if "SIGSEGV" in reason or "SIGBUS" in reason else ""
+            return replace(outcome, reason=". ".join(filter(None, [reason, parameters, shape])))
     return outcome

@@ -16,6 +16,9 @@ from evo.text.suggestion import closest, numbers_meant
 
 _SERVICE = frozenset({"--resume", "--url", "--token", "--db", "--json"})
 
+SYNONYMS = {"validate": "measure", "verify": "measure", "check": "measure", "test": "measure"}
+"""Commands of other tools, with the command that does the same here."""
+
 
 def complaint(error: TyperException, arguments: Sequence[str] = ()) -> str:
     """Return the message for a Typer error, or an empty string if Typer only printed help.
@@ -69,13 +72,24 @@ def _misspelt(error: TyperException, arguments: Sequence[str]) -> str | None:
         return remedy and f"No such option: {remedy}, or see `{help_of(error)}`"
     text = error.format_message()
     if (found := re.match(r"No such command '([^']*)'", text)) is not None:
-        meant = closest(found[1], [*getattr(command, "commands", ()), *options, "--help"])
+        commands = getattr(command, "commands", ())
+        known = SYNONYMS.get(found[1])
+        meant = known if known in commands else closest(found[1], [*commands, *options, "--help"])
         return meant and f"No such command '{found[1]}'; write `{context.command_path} {meant}`"
     if (
         found := re.match(r"Got unexpected extra argument\S* \((\w+=\S+)\)", text)
     ) is not None and "--problem" in options:
-        return f"Got unexpected extra argument ({found[1]}); write --problem {found[1]}"
+        return f"Got unexpected extra argument ({found[1]}); {_joined(found[1], arguments)}"
     return None
+
+
+def _joined(assignment: str, arguments: Sequence[str]) -> str:
+    """Return how to write an assignment that follows other arguments, e.g. ``--config WIDTH=16 UNROLL=4``."""
+    index = arguments.index(assignment) if assignment in arguments else 0
+    option, value = arguments[max(index - 2, 0) : index] if index > 1 else ("", "")
+    if option == "--config":
+        return f"separate the values by a comma: --config {value},{assignment}"
+    return f"write --problem {assignment}"
 
 
 def _meant_option(option: str, options: Sequence[str], arguments: Sequence[str]) -> str | None:
