@@ -6,8 +6,9 @@ Variants arrive at any time. A variant that reaches a rung (a number of trials) 
 that reached the rung before (asynchronous successive halving, Li et al., arXiv 1810.05934).
 
 When no variant of the search has improved for `STAGNATION` trials, only two kinds of variants get more trials: the best
-variant of each niche, and new variants in the better half of their niche. A variant all of whose binaries equal
-binaries of earlier variants gets no more trials. All decisions depend only on the ended trials.
+variant of each niche (similar variants, see `evo.search.niche`), and new variants in the better half of their niche. A
+variant gets no more trials if it has at least `REPEATED` trials, and earlier variants already had all of its binaries.
+All decisions depend only on the ended trials.
 """
 
 import math

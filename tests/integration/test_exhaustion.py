@@ -32,7 +32,7 @@ def test_full_or_read_only_disk_counts_as_machine_exhaustion(number: int, remedy
 
 
 @pytest.mark.parametrize("error", [OSError(errno.ENOENT, "x"), OSError(errno.EMFILE, "x"), ValueError("x")])
-def test_errors_without_a_full_disk_or_memory_are_not_machine_exhaustion(error: Exception) -> None:
+def test_errors_unrelated_to_disk_space_are_not_machine_exhaustion(error: Exception) -> None:
     assert not is_exhaustion(error)
     assert with_remedy(error, "it failed") == "it failed"
     refuse_exhaustion(f"kernel.c:1: error: {error}")

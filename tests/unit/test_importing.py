@@ -868,7 +868,7 @@ def test_import_turns_conditional_definitions_into_choices() -> None:
 
 
 @pytest.mark.parametrize("language", ["c", "c++"])
-def test_guarded_macro_named_like_an_extent_becomes_a_field_marked_decide(language: Language) -> None:
+def test_guarded_macro_used_as_an_extent_becomes_a_field_that_the_user_must_check(language: Language) -> None:
     text = "#ifndef BATCH\n#define BATCH (8)\n#endif\nvoid f(float *x) { x[BATCH] = 1; }"
     (found,) = draft(text, language).fields
     assert (found.name, found.default) == ("BATCH", 8)

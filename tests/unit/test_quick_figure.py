@@ -41,7 +41,7 @@ def test_device_slowdown_is_stated_as_the_cause_of_a_confirmed_time_above_the_qu
     assert "the whole device changed" in found.text and "idle device" in found.text
 
 
-def test_rule_on_quick_times_states_that_a_trial_with_a_faster_confirmed_time_ranked_too_low() -> None:
+def test_trial_confirmed_faster_than_its_quick_time_is_reported_as_ranked_too_low() -> None:
     found = rule_of(Quick(timing=steady(200.0), baselines={"numpy": steady(50.0)}), steady(100.0), numpy=50.0)
     assert found is not None and not found.passed
     assert "2.00× as fast" in found.text and "ranked too low" in found.text

@@ -100,13 +100,12 @@ class TimeAudit:
             self._turn = None
 
     def contradicts(self, batch: Batch) -> bool:
-        """Return True if the counted time of a batch is too long for its reported time.
+        """Return True if a batch used more processor time than its reported duration permits.
 
-        A much longer counted time means that the process has a wrong clock or used more cores than it may. The process
-        cannot change the counted time, and other programs do not add to it.
-
-        The request itself also takes processor time, which depends on caches and other programs and has no upper bound.
-        The result may therefore be True for a short batch of a correct kernel.
+        The system counts the processor time, and the kernel process reports the duration. A large excess means that the
+        process has a wrong clock, or used more cores than it may. The process cannot change the counted time, and other
+        programs do not add to it. The counted time includes the handling of the request that starts the batch, which
+        has no upper bound, so the result may be True for a short batch of a correct kernel.
         """
         return bool(self._contradicting([batch], MOST_DISAGREEMENT))
 
