@@ -11,6 +11,7 @@ import itertools
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from statistics import median
 from typing import Literal, TypeAlias
 
 from evo.promotion.leading import Confirmation
@@ -98,7 +99,7 @@ def gains(best: Best | None, tried: Sequence[Tried], baselines: Mapping[str, Tim
     if best is None:
         return ()
     time, basis = _comparable(best, baselines)
-    return _over_default(best, time, basis, tried), _over_random(time, basis, tried)
+    return _over_default(best, time, basis, tried), _over_random(best, time, basis, tried)
 
 
 def _over_default(best: Best, time: Interval, basis: str, tried: Sequence[Tried]) -> Gain:
@@ -124,17 +125,18 @@ def _over_default(best: Best, time: Interval, basis: str, tried: Sequence[Tried]
     if confirmed is None and default.timing is not None and best.confirmation is not None:
         quick = default.timing.median_us / best.timing.median_us
         if (quick > 1.0) is not (ratio.estimate > 1.0):
-            return Gain(over="default", ratio=None, trials=1, words=_unclear(default, figure, basis, quick))
+            words = _unclear(f"the default config (trial {default.number})", figure, basis, quick)
+            return Gain(over="default", ratio=None, trials=1, words=words)
     level, label = percent_text(CONFIDENCE), PROVISIONAL if confirmed is None else ""
     words = f"{label}{figure} as fast as the default config (trial {default.number}); {level} interval, {basis}."
     return Gain(over="default", ratio=ratio, trials=1, words=words, provisional=confirmed is None)
 
 
-def _unclear(default: Tried, figure: str, basis: str, quick: float) -> str:
+def _unclear(other: str, figure: str, basis: str, quick: float) -> str:
     return (
-        f"Unclear: {figure} as fast as the default config (trial {default.number}), {basis}, but {factor_text(quick)} "
-        "by quick samples alone. The speed of the machine changed between the measurements; only a confirmation that "
-        "times both in the same rounds is reliable."
+        f"Unclear: {figure} as fast as {other}, {basis}, but {factor_text(quick)} by quick samples alone. The speed of "
+        "the machine changed between the measurements; only a confirmation that times both in the same rounds is "
+        "reliable."
     )
 
 
@@ -154,7 +156,7 @@ def _confirmed_ratio(best: Best, default: Tried) -> tuple[Interval, str] | None:
     return _ratio(ours.speedup, theirs.speedup), f"by the confirmed speed-ups of both over {ours.baseline}"
 
 
-def _over_random(time: Interval, basis: str, tried: Sequence[Tried]) -> Gain:
+def _over_random(best: Best, time: Interval, basis: str, tried: Sequence[Tried]) -> Gain:
     blind = [each for each in tried if each.origin in BLIND and not each.default]
     medians_us = [each.timing.median_us for each in blind if each.timing is not None]
     failed = len(blind) - len(medians_us)
@@ -165,6 +167,10 @@ def _over_random(time: Interval, basis: str, tried: Sequence[Tried]) -> Gain:
         return Gain(over="random", ratio=None, trials=len(medians_us), words=words)
     ratio, level = _ratio(order_interval(medians_us, CONFIDENCE), time), coverage(len(medians_us))
     figure = factor_interval_text(ratio.low, ratio.estimate, ratio.high)
+    quick = median(medians_us) / best.timing.median_us
+    if best.confirmation is not None and (quick > 1.0) is not (ratio.estimate > 1.0):
+        words = _unclear(f"the median of {len(medians_us)} random configs", figure, basis, quick)
+        return Gain(over="random", ratio=None, confidence=level, trials=len(medians_us), words=words)
     words = (
         f"{PROVISIONAL}{figure} as fast as the median of {len(medians_us)} random configs, the first random trials of "
         f"this search{others}; {percent_text(level)} interval, {basis}."

@@ -79,6 +79,21 @@ def test_paired_confirmation_decides_the_gain_over_the_default() -> None:
     assert random.provisional and random.words.startswith("Provisional: ")
 
 
+def test_gain_over_random_configs_is_unclear_if_quick_and_confirmed_times_disagree() -> None:
+    """By quick samples, the best config is 1.01 times as fast as the median; by its confirmation, 0.97 times."""
+    found = Confirmation(
+        time=Interval(low=50.0, estimate=50.2, high=50.4),
+        speedup=Interval(low=4.38, estimate=4.39, high=4.4),
+        baseline="numpy",
+    )
+    best = Best(number=9, timing=steady(47.6), confirmation=found)
+    _, random = both(best, tried(48.0, 48.2, 48.4), numpy=219.2)
+    assert random.ratio is None
+    assert random.words.startswith("Unclear: 0.9653×") and "but 1.01" in random.words
+    slower = both(replace(best, timing=steady(49.9)), tried(48.0, 48.2, 48.4), numpy=219.2)[1]
+    assert slower.ratio is not None
+
+
 def test_contradictory_gains_are_reported_as_unclear() -> None:
     """Quick samples show a speed-up of 1.03. The confirmation, whose baseline was disturbed, shows 0.56."""
     found = Confirmation(
