@@ -203,6 +203,10 @@ def test_expected_outputs_are_recomputed_when_modules_that_the_reference_imports
             r"reference.py, inputs\(\) \(line 7\): KeyError: 'M'; `problem` contains N$",
         ),
         (
+            WHOLE.replace("rng.standard_normal", "{'offset': 9}[distribution] * rng.standard_normal"),
+            r"KeyError: 'normal'; a case in family.toml requests this distribution: inputs = 'normal'$",
+        ),
+        (
             WHOLE.replace("def reference(problem, inputs)", "def reference(inputs, problem)"),
             r"reference\(\) \(line \d+\): KeyError: 'x'; `problem` contains N; `inputs` contains x;"
             r" it is called as `reference\(problem, inputs\)`$",

@@ -171,9 +171,15 @@ def _dict_advice(error: BaseException) -> str:
 
 
 def _key_advice(error: BaseException | None, arguments: tuple[object, ...]) -> str:
-    """Return the keys of the dicts that a function got if the error is a missing key, else an empty string."""
+    """Return advice if the error is a missing key, else an empty string.
+
+    The advice lists the keys of the dicts that the function got. If the key is the requested distribution, it names the
+    place in family.toml instead.
+    """
     if not isinstance(error, KeyError):
         return ""
+    if error.args and isinstance(error.args[0], str) and error.args[0] in arguments:
+        return f"; a case in family.toml requests this distribution: inputs = {error.args[0]!r}"
     dicts = [", ".join(map(str, each)) for each in arguments if isinstance(each, Mapping)]
     names = ("problem", "inputs", "outputs")
     return "".join(f"; `{name}` contains {keys}" for name, keys in zip(names, dicts, strict=False))
