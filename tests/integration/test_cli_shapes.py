@@ -33,6 +33,7 @@ def test_search_of_the_next_shape_starts_with_the_champion_of_the_previous_shape
 ) -> None:
     assert (searched.code, searched.err) == (0, "")
     text = " ".join(searched.out.split())
+    assert text.startswith("2 problems are searched one after another: N=1024; N=4096 ")
     assert "All shapes N=1024,A=3: champion 1" in text
     assert "export all to one folder: kernel-evo champion export 1 2" in text
     second, first = line.run("searches", "--json").json
