@@ -19,7 +19,7 @@ from evo.family import Operand
 from evo.family.argument import Tolerance
 from workers.build.cache import Cache
 from workers.measure.family.dependencies import dependencies
-from workers.measure.family.expected_output import FamilyError
+from workers.measure.family.expected_output import FamilyError, Limit
 from workers.measure.family.reference import NO_LIMIT, Reference
 from workers.runner.protocol import CasePlan
 from workers.system import descendants
@@ -493,6 +493,14 @@ def test_yardstick_with_rounded_or_overflowing_integers_is_refused(tmp_path: Pat
     text += f'def yardstick(problem, inputs):\n    return {{"y": {yardstick}}}\n'
     with pytest.raises(FamilyError, match=rf"yardstick\(\).*`y`.*{reason}"):
         reference(tmp_path, text).golden(plan("int64", max_abs_ratio=4.0, rel_l2=0.1), (1, 2))
+
+
+def test_limit_of_the_relative_error_is_higher_for_inputs_with_few_different_numbers(tmp_path: Path) -> None:
+    family = reference(tmp_path, WHOLE)
+    assert family.golden(plan(), (1, 2)).limits["y"].rel_l2 == 1e-6
+    assert family.golden(plan(), (1, 2), few=True).limits["y"].rel_l2 == 2e-6
+    fixed = plan(rel_l2=1e-6, max_abs=1e-4)
+    assert family.golden(fixed, (1, 2), few=True).limits["y"] == Limit(rel_l2=2e-6, max_abs=1e-4)
 
 
 NEAR, EQUAL = "nominal with elements near known ones", "nominal with equal elements and zeros"

@@ -37,6 +37,12 @@ _GROWTH = 32
 few float64 copies of half-precision arrays.
 """
 
+_ALIKE = 2.0
+"""Factor of the relative L2 limit for inputs with few different or few large numbers. Equal numbers have equal errors,
+e.g. those of an approximated exponential, so the errors are not averaged. The largest error of such an approximation is
+less than twice its root mean square.
+"""
+
 _FEW_ELEMENTS = 64
 """Number of elements below which the maximum error of ``yardstick()`` is too random to be the only limit. The relative
 L2 tolerance then gives a second limit, and the larger one is used.
@@ -403,22 +409,24 @@ def _limit(output: Operand, stored: Arrays, *, few: bool) -> Limit:
     """Return the error limits of an output.
 
     Args:
-        few: True if the inputs cause large errors in only a few output elements, e.g. because of one outlier.
+        few: True if the errors of the elements are not averaged, because the inputs have few different or few large
+            numbers. The limits are then higher.
     """
     tolerance = output.tolerance
     if tolerance is None:
         raise FamilyError(f"output `{output.name}` has no tolerance; set rel_l2 for it in family.toml")
+    rel_l2 = tolerance.rel_l2 * (_ALIKE if few and is_floating(output.dtype) else 1.0)
     if tolerance.max_abs is not None:
-        return Limit(rel_l2=tolerance.rel_l2, max_abs=tolerance.max_abs)
+        return Limit(rel_l2=rel_l2, max_abs=tolerance.max_abs)
     if tolerance.max_abs_ratio is None:
-        return Limit(rel_l2=tolerance.rel_l2, max_abs=NO_LIMIT)
+        return Limit(rel_l2=rel_l2, max_abs=NO_LIMIT)
     error = float(stored[f"error/{output.name}"])
     if not is_floating(output.dtype):  # integers are never rounded, so the error may be 0
-        return Limit(rel_l2=tolerance.rel_l2, max_abs=tolerance.max_abs_ratio * error)
+        return Limit(rel_l2=rel_l2, max_abs=tolerance.max_abs_ratio * error)
     # yardstick() may be exact by coincidence, but kernels need not be exact
     reference = stored[f"reference/{output.name}"]
     scale = largest_magnitude(reference)
     error = max(error, scale * float(np.finfo(np.float32).eps))
     few = few or reference.size < _FEW_ELEMENTS
     beyond = (tolerance.max_abs_ratio - 1) * tolerance.rel_l2 * scale if few else 0.0
-    return Limit(rel_l2=tolerance.rel_l2, max_abs=max(tolerance.max_abs_ratio * error, beyond))
+    return Limit(rel_l2=rel_l2, max_abs=max(tolerance.max_abs_ratio * error, beyond))
