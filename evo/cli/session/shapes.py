@@ -37,8 +37,9 @@ def run(
     ended: list[SearchView] = []
     codes: list[Exit] = []
     out = console(stderr=as_json)
-    problems = "; ".join(request.terms["problem"] for request in requests)
-    out.print(f"{len(requests)} problems are searched one after another: {problems}\n", markup=False)
+    if not as_json:
+        problems = "; ".join(request.terms["problem"] for request in requests)
+        out.print(f"{len(requests)} problems are searched one after another: {problems}\n", markup=False)
     try:
         with session.ended_by_signals(), session.reached(out, where, measuring=where.url is None, beginning=True):
             for request in requests:  # each search uses the service that this connection keeps running
