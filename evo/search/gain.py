@@ -122,17 +122,27 @@ def _over_default(best: Best, time: Interval, basis: str, tried: Sequence[Tried]
         words = f"The default config (trial {default.number}) could not be timed, so there is no comparison with it."
         return Gain(over="default", ratio=None, words=words)
     figure = factor_interval_text(ratio.low, ratio.estimate, ratio.high)
-    if confirmed is None and default.timing is not None and best.confirmation is not None:
-        quick = default.timing.median_us / best.timing.median_us
-        if (quick > 1.0) is not (ratio.estimate > 1.0):
-            words = _unclear(f"the default config (trial {default.number})", figure, basis, quick)
-            return Gain(over="default", ratio=None, trials=1, words=words)
+    other = f"the default config (trial {default.number})"
+    unconfirmed = default.timing if confirmed is None else None
+    if unconfirmed and (unclear := _unclear(best, unconfirmed.median_us, ratio, other, basis)):
+        return Gain(over="default", ratio=None, trials=1, words=unclear)
     level, label = percent_text(CONFIDENCE), PROVISIONAL if confirmed is None else ""
-    words = f"{label}{figure} as fast as the default config (trial {default.number}); {level} interval, {basis}."
+    words = f"{label}{figure} as fast as {other}; {level} interval, {basis}."
     return Gain(over="default", ratio=ratio, trials=1, words=words, provisional=confirmed is None)
 
 
-def _unclear(other: str, figure: str, basis: str, quick: float) -> str:
+def _unclear(best: Best, other_us: float, ratio: Interval, other: str, basis: str) -> str:
+    """Return a sentence if quick samples alone contradict a ratio from a confirmation, else an empty string.
+
+    Args:
+        other_us: quick time of the reference in µs.
+        ratio: speed-up over the reference, computed from `basis`.
+        other: name of the reference.
+    """
+    quick = other_us / best.timing.median_us
+    if best.confirmation is None or (quick > 1.0) is (ratio.estimate > 1.0):
+        return ""
+    figure = factor_interval_text(ratio.low, ratio.estimate, ratio.high)
     return (
         f"Unclear: {figure} as fast as {other}, {basis}, but {factor_text(quick)} by quick samples alone. The speed of "
         "the machine changed between the measurements; only a confirmation that times both in the same rounds is "
@@ -166,13 +176,12 @@ def _over_random(best: Best, time: Interval, basis: str, tried: Sequence[Tried])
         words = f"Too few random configs to compare with: {few} timed, {LEAST_BLIND} are needed{others}."
         return Gain(over="random", ratio=None, trials=len(medians_us), words=words)
     ratio, level = _ratio(order_interval(medians_us, CONFIDENCE), time), coverage(len(medians_us))
+    other = f"the median of {len(medians_us)} random configs"
+    if unclear := _unclear(best, median(medians_us), ratio, other, basis):
+        return Gain(over="random", ratio=None, confidence=level, trials=len(medians_us), words=unclear)
     figure = factor_interval_text(ratio.low, ratio.estimate, ratio.high)
-    quick = median(medians_us) / best.timing.median_us
-    if best.confirmation is not None and (quick > 1.0) is not (ratio.estimate > 1.0):
-        words = _unclear(f"the median of {len(medians_us)} random configs", figure, basis, quick)
-        return Gain(over="random", ratio=None, confidence=level, trials=len(medians_us), words=words)
     words = (
-        f"{PROVISIONAL}{figure} as fast as the median of {len(medians_us)} random configs, the first random trials of "
+        f"{PROVISIONAL}{figure} as fast as {other}, the first random trials of "
         f"this search{others}; {percent_text(level)} interval, {basis}."
     )
     return Gain(over="random", ratio=ratio, confidence=level, trials=len(medians_us), words=words, provisional=True)

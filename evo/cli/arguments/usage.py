@@ -85,10 +85,9 @@ def _misspelt(error: TyperException, arguments: Sequence[str]) -> str | None:
 
 def _joined(assignment: str, arguments: Sequence[str]) -> str:
     """Return how to write an assignment that follows other arguments, e.g. ``--config WIDTH=16 UNROLL=4``."""
-    index = arguments.index(assignment) if assignment in arguments else 0
-    option, value = arguments[max(index - 2, 0) : index] if index > 1 else ("", "")
-    if option == "--config":
-        return f"separate the values by a comma: --config {value},{assignment}"
+    for option, value, following in zip(arguments, arguments[1:], arguments[2:], strict=False):
+        if option == "--config" and following == assignment:
+            return f"separate the values by a comma: --config {value},{assignment}"
     return f"write --problem {assignment}"
 
 
