@@ -233,21 +233,24 @@ def _add_zeros(rows: NDArray[Any], chosen: NDArray[np.intp], rng: np.random.Gene
 
     At least an eighth of each row is not overwritten.
     """
-    length = rows.shape[1]
-    for number, row in enumerate(chosen.tolist()):
-        size = int(rng.integers(1, max(2, 7 * length // 8)))
-        first = (0, length - size, int(rng.integers(length - size + 1)))[number % 3]
-        rows[row, first : first + size] = 0
+    length, places = rows.shape[1], np.arange(rows.shape[1])
+    sizes = rng.integers(1, max(2, 7 * length // 8), size=len(chosen))
+    rest = length - sizes
+    firsts = np.choose(np.arange(len(chosen)) % 3, [np.zeros_like(rest), rest, rng.integers(rest + 1)])
+    run = (firsts[:, None] <= places) & (places < (firsts + sizes)[:, None])
+    rows[chosen] = np.where(run, 0, rows[chosen])
 
 
 def _add_blocks(rows: NDArray[Any], chosen: NDArray[np.intp], rng: np.random.Generator) -> None:
     """Multiply all but a few random blocks of the chosen rows by `_SMALLER`."""
     length = rows.shape[1]
-    for row in chosen.tolist():
-        size = min(int(rng.choice(_BLOCKS)), max(1, length // 4))
+    for part, elements in zip(np.array_split(rng.permutation(chosen), len(_BLOCKS)), _BLOCKS, strict=True):
+        size = min(elements, max(1, length // 4))
         count = -(-length // size)
-        small = rng.random(count) >= min(0.5, _LARGE_BLOCKS / count)
-        rows[row, np.repeat(small, size)[:length]] *= _SMALLER
+        small = rng.random((len(part), count)) >= min(0.5, _LARGE_BLOCKS / count)
+        rows[part] *= np.where(
+            np.repeat(small, size, axis=1)[:, :length], rows.dtype.type(_SMALLER), rows.dtype.type(1)
+        )
 
 
 def _distinct(array: NDArray[Any], dtype: str, rng: np.random.Generator) -> NDArray[Any]:
