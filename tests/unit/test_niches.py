@@ -8,7 +8,7 @@ from evo.strategy import Context
 from evo.strategy.parts import niches as module
 from evo.strategy.parts.breeding import Breeding
 from evo.strategy.parts.neighbourhood import Neighbourhood
-from evo.strategy.parts.niches import RUNGS, STAGNANT, Niches
+from evo.strategy.parts.niches import RUNGS, LOCAL_AFTER, Niches
 from evo.strategy.parts.observations import Observations
 from evo.strategy.parts.relinking import Relinking
 from evo.strategy.portfolio import Portfolio
@@ -95,7 +95,7 @@ def test_space_without_mechanisms_has_no_niches() -> None:
 def stagnating(space: Space) -> list[tuple[Config, Outcome | None]]:
     """Return trials after which the search stagnates. The first trial is the best, and `ENGINE` is twice as slow."""
     others = [config for config in space.sample(np.random.default_rng(1), 200) if config not in (DEFAULT, ENGINE)]
-    first = [config for config in others if config["COPY"] == "async"][:STAGNANT]
+    first = [config for config in others if config["COPY"] == "async"][:LOCAL_AFTER]
     return [(DEFAULT, measured(10.0)), (ENGINE, measured(20.0)), *((each, measured(50.0)) for each in first)]
 
 

@@ -32,9 +32,9 @@ LOCAL_RUNGS = ((3, 30), (2, 90), (1, 270))
 the first trial whose time is within the factor `GAIN` of the best time. The niche of the best trial is excluded.
 """
 
-STAGNANT = 64
+LOCAL_AFTER = 64
 GAIN = 1.005
-"""The search stagnates if the best time was not improved by the factor `GAIN` in the last `STAGNANT` trials."""
+"""The search stagnates if the best time was not improved by the factor `GAIN` in the last `LOCAL_AFTER` trials."""
 
 CHILDREN = 50
 """Number of children of a niche's best trials that are suggested while the niche is searched on its own."""
@@ -111,7 +111,7 @@ class Niches:
         The result is None if the search does not stagnate, or if these niches have used their quotas.
         """
         since = int(np.argmax(seen.losses <= GAIN * seen.losses[seen.order[0]]))
-        if len(seen.rows) - since <= STAGNANT:
+        if len(seen.rows) - since <= LOCAL_AFTER:
             return None
         later = np.concatenate([seen.rows[since:], seen.pending])
         waiting = _waiting(ranked[1:], self._members_of(later).sum(axis=0), LOCAL_RUNGS)
