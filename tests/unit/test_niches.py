@@ -8,7 +8,7 @@ from evo.strategy import Context
 from evo.strategy.parts import niches as module
 from evo.strategy.parts.breeding import Breeding
 from evo.strategy.parts.neighbourhood import Neighbourhood
-from evo.strategy.parts.niches import RUNGS, LOCAL_AFTER, Niches
+from evo.strategy.parts.niches import LOCAL_AFTER, RUNGS, Niches
 from evo.strategy.parts.observations import Observations
 from evo.strategy.parts.relinking import Relinking
 from evo.strategy.portfolio import Portfolio
